@@ -259,17 +259,15 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
     digest.Add(options.header.value_or(true) ? "header true" : "header false");
 
   ExampleStore store;
-  int64_t classes = 0;
-  std::vector<std::string> class_names;
-  MACAW_RETURN_IF_ERROR(reader.labels().Store(options, store, classes, class_names));
-  if (!std::ranges::is_sorted(class_names)) digest.Add(absl::StrJoin(class_names, "\n"));
+  MACAW_ASSIGN_OR_RETURN(StoredLabels labels, reader.labels().Store(options, store));
+  if (!labels.order.empty()) digest.Add(labels.order);
   store.floats = reader.TakeFeatures();
   const uint64_t width = store.floats.size() / reader.rows();
   MACAW_ASSIGN_OR_RETURN(Examples examples, Own(std::move(store), width, options.path));
   examples.name = "csv";
   examples.input_shape = {static_cast<int64_t>(width)};
-  examples.classes = classes;
-  examples.class_names = std::move(class_names);
+  examples.classes = labels.classes;
+  examples.class_names = std::move(labels.names);
   examples.feature_names = reader.columns()->FeatureNames();
   examples.notes = reader.unreadable().Notes(reader.rows());
   std::ranges::copy(reader.line_notes(), std::back_inserter(examples.notes));

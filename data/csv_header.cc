@@ -21,13 +21,6 @@ constexpr size_t kRowsThatTell = 10, kRowsThatHint = 3;
 
 bool IsNumber(absl::string_view cell) { return ParseNumber(cell).has_value(); }
 
-// A whole number that is written as one: no "1.0".
-bool IsWholeText(absl::string_view cell) {
-  cell = absl::StripAsciiWhitespace(cell);
-  if (!cell.empty() && cell.front() == '-') cell.remove_prefix(1);
-  return !cell.empty() && std::ranges::all_of(cell, absl::ascii_isdigit);
-}
-
 // A name, and no sign that a value is missing.
 bool IsName(absl::string_view cell) {
   const std::string word = absl::AsciiStrToLower(absl::StripAsciiWhitespace(cell));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -80,7 +81,9 @@ void NoteSharedRows(PreparedFile& file);
 std::unique_ptr<Dataset> ServePrepared(PreparedFile file);
 
 // Writes any dataset in this form, client by client. Rows are in the order train, validation, test,
-// central test, central validation.
-absl::Status WritePrepared(const Dataset& dataset, const std::string& path);
+// central test, central validation. `class_names`: other names of the classes than the dataset's
+// own (NamesOfClasses); empty: none.
+absl::Status WritePrepared(const Dataset& dataset, const std::string& path,
+                           const std::vector<std::string>& class_names = {});
 
 }  // namespace macaw::data

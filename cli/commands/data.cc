@@ -41,7 +41,8 @@ struct DataCommand {
 struct Opened {
   Config config;  // [data] as configured, with the data's own constants filled in
   std::unique_ptr<data::Dataset> dataset;
-  bool undivided = false;  // the data has no clients, and no key divides it
+  std::vector<std::string> class_names;  // as data.class_names gives them, or the data's own
+  bool undivided = false;                // the data has no clients, and no key divides it
 };
 
 std::string Quoted(const std::string& text) {
@@ -105,6 +106,9 @@ absl::StatusOr<Opened> Open(const DataCommand& command,
   if (undivided) partition.clients = 1;
   MACAW_ASSIGN_OR_RETURN(opened.dataset, catalogue.OpenDataset(opened.config.node.data, partition));
   opened.undivided = undivided && opened.dataset->info().divided;
+  MACAW_ASSIGN_OR_RETURN(
+      opened.class_names,
+      data::NamesOfClasses(opened.config.node.data.class_names, opened.dataset->info()));
   FillNormalise(opened.config.run.transform, opened.dataset->info());
   return opened;
 }
@@ -163,7 +167,7 @@ void PrintInfo(const Opened& opened) {
                                info.classes > 0 ? absl::StrCat(info.classes, " classes")
                                                 : "a number to predict"));
   if (!info.feature_names.empty()) line("features", ListText(info.feature_names));
-  if (!info.class_names.empty()) line("classes", ListText(info.class_names));
+  if (!opened.class_names.empty()) line("classes", ListText(opened.class_names));
   line("clients", opened.undivided
                       ? absl::StrCat("none of its own: [partition] divides the rows (by default ",
                                      "among ", data::kDefaultClients, ", at random)")
@@ -201,7 +205,7 @@ int DataPrepare(const DataCommand& command) {
   const absl::StatusOr<Opened> opened = Open(command);
   if (!opened.ok()) return Report(opened.status());
   const absl::Status status = WriteNamedFile(command.out, [&](const std::string& path) {
-    return data::WritePrepared(*opened->dataset, path);
+    return data::WritePrepared(*opened->dataset, path, opened->class_names);
   });
   if (!status.ok()) return Report(status);
   std::cout << command.out << ": " << opened->dataset->info().clients << " clients, "
@@ -233,9 +237,10 @@ int DataShards(const DataCommand& command) {
       MACAW_ASSIGN_OR_RETURN(
           const std::unique_ptr<data::Dataset> shard,
           data::SubsetOf(dataset, {.begin = client, .end = client + 1, .central_test = false}));
-      MACAW_RETURN_IF_ERROR(Annotate(
-          data::WritePrepared(*shard, absl::StrCat(command.out, "/", name, ".safetensors")),
-          absl::StrCat("client ", name)));
+      MACAW_RETURN_IF_ERROR(
+          Annotate(data::WritePrepared(*shard, absl::StrCat(command.out, "/", name, ".safetensors"),
+                                       opened.class_names),
+                   absl::StrCat("client ", name)));
     }
     return clients;
   };
