@@ -20,6 +20,7 @@
 #include "core/text.h"
 #include "data/dataset.h"
 #include "data/detect.h"
+#include "data/finite_features.h"
 #include "data/overlap.h"
 #include "data/partition_file.h"
 #include "data/prepared.h"
@@ -196,6 +197,10 @@ void PrintInfo(const Opened& opened) {
 int DataInfo(const DataCommand& command) {
   const absl::StatusOr<Opened> opened = Open(command, Division::kNone);
   if (!opened.ok()) return Report(opened.status());
+  if (opened->config.node.data.source == "prepared") {  // other sources have read their rows
+    const absl::Status status = data::LoadEachClient(*opened->dataset);
+    if (!status.ok()) return Report(status);
+  }
   PrintInfo(*opened);
   return kExitOk;
 }
