@@ -31,7 +31,7 @@ struct ListedLabels {
   explicit ListedLabels(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       const std::optional<double> number = ParseNumber(name);
-      if (!number || *number != std::floor(*number)) {
+      if (!number || !std::isfinite(*number) || *number != std::floor(*number)) {
         if (word.empty()) word = Quoted(name);
         continue;
       }
