@@ -18,6 +18,15 @@ size_t FirstLineEnd(absl::string_view text) {
 
 bool IsBlank(absl::string_view text) { return absl::StripAsciiWhitespace(text).empty(); }
 
+// Whether `text` begins like a table with this separator: two records of several cells, equally
+// many.
+bool LooksLikeTable(absl::string_view text, char separator) {
+  CsvText table(text, separator);
+  if (!table.Next() || !table.status().ok() || table.cells().size() < 2) return false;
+  const size_t cells = table.cells().size();
+  return !table.Next() || (table.status().ok() && table.cells().size() == cells);
+}
+
 }  // namespace
 
 void CsvText::Consume(size_t bytes, int64_t breaks) {
@@ -99,17 +108,9 @@ absl::Status CsvText::Parse() {
   }
 }
 
-bool LooksLikeTable(absl::string_view text, char separator, bool cut) {
-  CsvText table(text, separator);
-  if (!table.Next() || !table.status().ok() || table.cells().size() < 2) return false;
-  const size_t cells = table.cells().size();
-  if (!table.Next() || (cut && table.at_end())) return true;
-  return table.status().ok() && table.cells().size() == cells;
-}
-
 char FindSeparator(absl::string_view text) {
   for (const char separator : kSeparators) {
-    if (LooksLikeTable(text, separator, /*cut=*/false)) return separator;
+    if (LooksLikeTable(text, separator)) return separator;
   }
   for (const char separator : kSeparators) {
     CsvText table(text, separator);

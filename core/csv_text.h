@@ -53,8 +53,4 @@ class CsvText {
 // its first two records into equally many cells, or at least the first one into several.
 char FindSeparator(absl::string_view text);
 
-// Whether `text` begins like a table with this separator: two records of several cells, equally
-// many. `cut`: the text may end inside a record.
-bool LooksLikeTable(absl::string_view text, char separator, bool cut);
-
 }  // namespace macaw

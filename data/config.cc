@@ -198,17 +198,17 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
         "shape that an example's values are read as, such as [1, 28, 28] for LEAF's FEMNIST; "
         "default: as stored",
         AtLeast(1));
-  f.Add(
-       "class_names", &D::class_names,
-       "names of the classes, in their order, which numbers a CSV's words; default: the data's own "
-       "words, sorted")
+  f.Add("class_names", &D::class_names,
+        "names of the classes, in their order: where they are a CSV's or LIBSVM's labels, words or "
+        "numbers, it numbers them; default: the data's own, sorted")
       .As(Role::kLabel);
   AddColumn(f, "label_column", &D::label_column,
             "csv: name or number of the label's column; default: the last");
   ReadBy(f.AddChoice("labels", &D::labels, {"auto", "numbers"},
-                     "csv: what labels are; auto: whole numbers and words are classes, and numbers "
-                     "with fractions targets of a regression; numbers: all numbers are targets"),
-         {"csv"});
+                     "csv, libsvm: what labels are; auto: whole numbers and words are classes, and "
+                     "numbers with fractions targets of a regression; numbers: all numbers are "
+                     "targets"),
+         {"csv", "libsvm"});
   AddColumn(f, "client_column", &D::client_column,
             "csv: name or number of the column that says whose row it is; \"none\": no column");
   ReadBy(f.Add("drop_columns", &D::drop_columns,

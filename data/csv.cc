@@ -19,6 +19,7 @@
 #include "data/csv_labels.h"
 #include "data/known_files.h"
 #include "data/readers.h"
+#include "data/separator.h"
 #include "data/source_file.h"
 #include "data/text.h"
 #include "data/unreadable_rows.h"
@@ -38,11 +39,6 @@ std::string Shortened(std::string line) {
 // How much of a file says whether it is a well-known one.
 constexpr size_t kKnownFileBytes = size_t{4} << 10;
 
-char SeparatorOf(const DataOptions& options, absl::string_view text) {
-  if (options.separator.empty()) return FindSeparator(text);
-  return options.separator == kTabSeparator ? '\t' : options.separator.front();
-}
-
 class CsvReader {
  public:
   explicit CsvReader(const DataOptions& options)
@@ -53,7 +49,7 @@ class CsvReader {
     MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadSource(path, digest));
     MACAW_RETURN_IF_ERROR(CheckPlainText(bytes, path));
     const absl::string_view text = WithoutByteOrderMark(bytes);
-    if (!columns_) separator_ = SeparatorOf(options_, text);
+    if (!columns_) separator_ = SeparatorOf(options_.separator, text);
     text_ = text;
     CsvText table(text, separator_);
     for (bool first = true; table.Next(); first = false) {
@@ -263,17 +259,15 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
     digest.Add(options.header.value_or(true) ? "header true" : "header false");
 
   ExampleStore store;
-  int64_t classes = 0;
-  std::vector<std::string> class_names;
-  MACAW_RETURN_IF_ERROR(reader.labels().Store(options, store, classes, class_names));
-  if (!std::ranges::is_sorted(class_names)) digest.Add(absl::StrJoin(class_names, "\n"));
+  MACAW_ASSIGN_OR_RETURN(StoredLabels labels, reader.labels().Store(options, store));
+  if (!labels.order.empty()) digest.Add(labels.order);
   store.floats = reader.TakeFeatures();
   const uint64_t width = store.floats.size() / reader.rows();
   MACAW_ASSIGN_OR_RETURN(Examples examples, Own(std::move(store), width, options.path));
   examples.name = "csv";
   examples.input_shape = {static_cast<int64_t>(width)};
-  examples.classes = classes;
-  examples.class_names = std::move(class_names);
+  examples.classes = labels.classes;
+  examples.class_names = std::move(labels.names);
   examples.feature_names = reader.columns()->FeatureNames();
   examples.notes = reader.unreadable().Notes(reader.rows());
   std::ranges::copy(reader.line_notes(), std::back_inserter(examples.notes));

@@ -21,13 +21,6 @@ constexpr size_t kRowsThatTell = 10, kRowsThatHint = 3;
 
 bool IsNumber(absl::string_view cell) { return ParseNumber(cell).has_value(); }
 
-// A whole number that is written as one: no "1.0".
-bool IsWholeText(absl::string_view cell) {
-  cell = absl::StripAsciiWhitespace(cell);
-  if (!cell.empty() && cell.front() == '-') cell.remove_prefix(1);
-  return !cell.empty() && std::ranges::all_of(cell, absl::ascii_isdigit);
-}
-
 // A name, and no sign that a value is missing.
 bool IsName(absl::string_view cell) {
   const std::string word = absl::AsciiStrToLower(absl::StripAsciiWhitespace(cell));
@@ -129,8 +122,11 @@ FirstLine JudgeFirstLine(absl::string_view text, char separator, const JudgedCol
   const bool hint = any_fractions || (numbers >= 3 && CountsUp(first, numbers) &&
                                       numbers == first.size() && !rows.any_counts_up);
   if (rows.count >= kRowsThatHint && hint) return FirstLine::kPerhapsHeader;
-  return word && own_label && rows.count >= kRowsThatTell ? FirstLine::kPerhapsHeader
-                                                          : FirstLine::kRow;
+  if (word && own_label && rows.count >= kRowsThatTell) return FirstLine::kPerhapsHeader;
+  // "0,1,label" over a few rows.
+  const bool named_places = places && numbers >= 2 && word && IsName(label);
+  return named_places && rows.count > 0 && !rows.has_first_label ? FirstLine::kPerhapsHeader
+                                                                 : FirstLine::kRow;
 }
 
 }  // namespace macaw::data

@@ -12,6 +12,7 @@
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/column_spread.h"
+#include "data/number_labels.h"
 #include "data/source_file.h"
 #include "data/text.h"
 
@@ -19,6 +20,12 @@ namespace macaw::data {
 namespace {
 
 constexpr double kLargestExact = 0x1.0p53;  // of the whole numbers of float64
+
+std::string OrderOf(const std::vector<std::string>& names) { return absl::StrJoin(names, "\n"); }
+
+std::string OrderUnlessSorted(const std::vector<std::string>& names) {
+  return std::ranges::is_sorted(names) ? "" : OrderOf(names);
+}
 
 }  // namespace
 
@@ -38,7 +45,7 @@ absl::Status CsvLabels::Append(absl::string_view cell, const std::string& file) 
   }
   if (number) {
     numbers_.push_back(*number);
-    whole_ = whole_ && IsWhole(*number);
+    whole_ = whole_ && IsWholeLabel(*number, cell);
     if (std::fabs(*number) >= kLargestExact) {
       if (first_large_.empty()) first_large_ = std::string(cell);
       large_differ_ = large_differ_ || cell != first_large_;
@@ -62,23 +69,28 @@ std::string CsvLabels::SpreadNote(uint64_t rows, absl::string_view column) const
       column, numbers_.front());
 }
 
-absl::Status CsvLabels::Store(const DataOptions& options, ExampleStore& store, int64_t& classes,
-                              std::vector<std::string>& names) const {
-  if (!words_.empty()) return StoreWords(options, store, classes, names);
+absl::StatusOr<StoredLabels> CsvLabels::Store(const DataOptions& options,
+                                              ExampleStore& store) const {
+  if (!words_.empty()) return StoreWords(options, store);
+  StoredLabels stored;
   if (!AreClasses()) {
     store.targets.assign(numbers_.begin(), numbers_.end());
-    return absl::OkStatus();
+    return stored;
   }
-  MACAW_ASSIGN_OR_RETURN(ClassMap map, MapClasses(numbers_, options.classes, options.path));
-  classes = std::max<int64_t>(static_cast<int64_t>(map.map.size()), options.classes);
-  names = NamesOf(map);
-  store.classes = std::move(map.classes);
-  return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(NumberClasses classes, ClassesOfNumbers(numbers_, options));
+  stored.classes = classes.count;
+  store.classes = std::move(classes.of_row);
+  stored.order =
+      classes.ordered_by_names ? OrderOf(options.class_names) : OrderUnlessSorted(classes.names);
+  stored.names = std::move(classes.names);
+  return stored;
 }
 
-absl::Status CsvLabels::StoreWords(const DataOptions& options, ExampleStore& store,
-                                   int64_t& classes, std::vector<std::string>& names) const {
-  MACAW_ASSIGN_OR_RETURN(names, NamesOfWords(options));
+absl::StatusOr<StoredLabels> CsvLabels::StoreWords(const DataOptions& options,
+                                                   ExampleStore& store) const {
+  StoredLabels stored;
+  MACAW_ASSIGN_OR_RETURN(stored.names, NamesOfWords(options));
+  const std::vector<std::string>& names = stored.names;
   if (options.classes > 0 && names.size() > static_cast<uint64_t>(options.classes)) {
     return Refuse(options.path, " holds ", names.size(), " different labels, but data.classes is ",
                   options.classes);
@@ -89,8 +101,9 @@ absl::Status CsvLabels::StoreWords(const DataOptions& options, ExampleStore& sto
     if (found != words_.end()) place[found->second] = static_cast<int32_t>(c);
   }
   for (const uint32_t word : of_row_) store.classes.push_back(place[word]);
-  classes = std::max<int64_t>(static_cast<int64_t>(names.size()), options.classes);
-  return absl::OkStatus();
+  stored.classes = std::max<int64_t>(static_cast<int64_t>(names.size()), options.classes);
+  stored.order = OrderUnlessSorted(names);
+  return stored;
 }
 
 // On a device a class may be missing, so that its own words do not number the others'.
@@ -102,7 +115,10 @@ absl::StatusOr<std::vector<std::string>> CsvLabels::NamesOfWords(const DataOptio
     return std::ranges::find(options.class_names, word) == options.class_names.end();
   };
   const auto other = std::ranges::find_if(words, unnamed);
-  if (other == words.end()) return options.class_names;
+  if (other == words.end()) {
+    MACAW_RETURN_IF_ERROR(CheckNoneTwice(options.class_names));
+    return options.class_names;
+  }
   // None of them: other names for the same classes.
   if (std::ranges::all_of(words, unnamed)) {
     if (static_cast<int64_t>(words.size()) >= options.classes) return words;

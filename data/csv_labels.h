@@ -14,6 +14,13 @@
 
 namespace macaw::data {
 
+// What became of a table's labels.
+struct StoredLabels {
+  int64_t classes = 0;  // 0: regression
+  std::vector<std::string> names;
+  std::string order;  // for the digest: the order of the classes where it is not the usual one
+};
+
 // The labels of a table: all of them numbers, or all of them words.
 class CsvLabels {
  public:
@@ -30,15 +37,13 @@ class CsvLabels {
   std::string SpreadNote(uint64_t rows, absl::string_view column) const;
 
   // Stores labels as classes, with names unless they are just 0 … k−1; or as regression targets.
-  // Words have the order of data.class_names where these are words of the file, else sorted order,
-  // which needs all of data.classes.
-  absl::Status Store(const DataOptions& options, ExampleStore& store, int64_t& classes,
-                     std::vector<std::string>& names) const;
+  // data.class_names decide their order where they are labels of the file (number_labels.h for
+  // numbers); else it is sorted order, which needs all of data.classes of words.
+  absl::StatusOr<StoredLabels> Store(const DataOptions& options, ExampleStore& store) const;
 
  private:
   bool AreClasses() const { return whole_ && !as_numbers_; }
-  absl::Status StoreWords(const DataOptions& options, ExampleStore& store, int64_t& classes,
-                          std::vector<std::string>& names) const;
+  absl::StatusOr<StoredLabels> StoreWords(const DataOptions& options, ExampleStore& store) const;
   absl::StatusOr<std::vector<std::string>> NamesOfWords(const DataOptions& options) const;
 
   const bool as_numbers_;

@@ -97,6 +97,12 @@ struct DatasetInfo {
   Digest test_digest;    // the same for the central sets alone; zero: use `digest`
 };
 
+// The names of the classes for people: those of data.class_names, if there are some, else the
+// data's own. Errors: another number than there are classes; a name that the data have for another
+// class.
+absl::StatusOr<std::vector<std::string>> NamesOfClasses(const std::vector<std::string>& given,
+                                                        const DatasetInfo& info);
+
 // Clients and their examples. Immutable and thread-safe after construction. Clients are numbered 0
 // … clients−1. Memory is O(data) if the data is resident, and O(1) per client if it is generated on
 // demand.

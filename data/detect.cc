@@ -1,5 +1,6 @@
 #include "data/detect.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
@@ -9,6 +10,7 @@
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/known_files.h"
+#include "data/separator.h"
 #include "data/source_file.h"
 #include "data/text.h"
 
@@ -75,12 +77,52 @@ std::vector<absl::string_view> FirstLines(absl::string_view text) {
   return lines;
 }
 
-// Whether the text from the first line on has several cells a record, and equally many.
-bool IsTable(absl::string_view text, const std::vector<absl::string_view>& lines) {
+// How the records of a text look with one separator.
+struct TableLook {
+  size_t cells = 0;         // of the first record; 0: it cannot be read
+  size_t others = 0;        // records behind it that are looked at
+  size_t alike = 0;         // those of them with as many cells
+  int64_t unlike_line = 0;  // where the first of the others begins; 0: there is none
+  bool second_alike = false;
+
+  bool IsTable(double unreadable) const {
+    if (cells < 2) return false;
+    if (others == 0 || second_alike) return true;
+    const double most = std::max(0.5, unreadable) * static_cast<double>(others);
+    return alike > 0 && static_cast<double>(others - alike) <= most;
+  }
+};
+
+TableLook LookAt(absl::string_view text, char separator) {
+  constexpr size_t kMost = 100;
   const bool cut = text.size() > kHead / 2;
-  const absl::string_view from =
-      text.substr(static_cast<size_t>(lines.front().data() - text.data()));
-  return LooksLikeTable(from, FindSeparator(from), cut);
+  CsvText table(text, separator);
+  TableLook look;
+  if (!table.Next()) return look;
+  const size_t cells = table.status().ok() ? table.cells().size() : 0;
+  look.cells = cells;
+  while (look.others < kMost && table.Next()) {
+    if (cut && table.at_end()) break;  // it may end inside the record
+    ++look.others;
+    const bool alike = table.status().ok() && table.cells().size() == cells;
+    look.alike += alike ? 1 : 0;
+    if (look.others == 1) look.second_alike = alike;
+    if (!alike && look.unlike_line == 0) look.unlike_line = table.line();
+  }
+  return look;
+}
+
+TableLook LookAt(absl::string_view text, const std::vector<absl::string_view>& lines,
+                 const DataOptions& given) {
+  const auto before = static_cast<size_t>(lines.front().data() - text.data());
+  const absl::string_view from = text.substr(before);
+  TableLook look = LookAt(from, SeparatorOf(given.separator, from));
+  if (look.unlike_line == 0) return look;
+  (void)ForEachLine(text.substr(0, before), [&](int64_t, absl::string_view) {
+    ++look.unlike_line;
+    return absl::OkStatus();
+  });
+  return look;
 }
 
 // "label index:value ..."
@@ -93,7 +135,8 @@ bool IsSparseRow(absl::string_view line) {
   return ParseNumber(pair.first) && ParseNumber(pair.second);
 }
 
-absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view text) {
+absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view text,
+                                   const DataOptions& given) {
   text = WithoutByteOrderMark(text);
   const std::vector<absl::string_view> lines = FirstLines(text);
   const absl::string_view line =
@@ -104,21 +147,30 @@ absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view te
     return Unknown(path, "is JSON, but not LEAF's (\"users\", \"user_data\")");
   }
   if (IsSparseRow(line)) return "libsvm";
+  const TableLook look = lines.empty() ? TableLook() : LookAt(text, lines, given);
+  const bool table = look.IsTable(given.unreadable_rows);
   if (const std::string known = KnownFile(text); !known.empty()) {
     // The numbers of a table of pictures can be read, without the pictures' names.
-    const bool numbers = absl::StrContains(known, kPicturesAdvice) && IsTable(text, lines) &&
-                         absl::StrContains(line, ',');
+    const bool numbers =
+        absl::StrContains(known, kPicturesAdvice) && table && absl::StrContains(line, ',');
     return numbers ? absl::StatusOr<std::string>("csv") : Unknown(path, "is not read: ", known);
   }
-  if (!lines.empty() && IsTable(text, lines)) return "csv";
-  return Unknown(path,
-                 "is text, but neither rows of cells (CSV) nor `label index:value ...` (LIBSVM); "
-                 "running text becomes rows in LEAF's JSON: docs/guides/data.md");
+  if (table || (!given.separator.empty() && !lines.empty())) return "csv";
+  if (lines.size() > 1 && IsSparseRow(lines[1])) return "libsvm";  // whose first row is damaged
+  const std::string unlike = look.cells > 1 && look.unlike_line > 0
+                                 ? absl::StrCat("; its first line has ", look.cells,
+                                                " cells, and line ", look.unlike_line, " has not")
+                                 : "";
+  return Unknown(
+      path, "is text, but neither rows of cells (CSV) nor `label index:value ...` (LIBSVM)", unlike,
+      ". If it is a table, data.source = \"csv\" says so, and data.separator what stands "
+      "between its cells; running text becomes rows in LEAF's JSON: "
+      "docs/guides/data.md");
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> DetectSource(const std::string& path) {
+absl::StatusOr<std::string> DetectSource(const std::string& path, const DataOptions& given) {
   MACAW_RETURN_IF_ERROR(CheckExists(path));
   if (IsFolder(path)) return OfFolder(path);
   MACAW_ASSIGN_OR_RETURN(const std::string head, ReadHead(path, kHead));
@@ -140,7 +192,7 @@ absl::StatusOr<std::string> DetectSource(const std::string& path) {
   if (!error && absl::EndsWith(path, ".bin") && size % 3073 == 0) return "cifar10";
   if (!error && absl::EndsWith(path, ".bin") && size % 3074 == 0) return "cifar100";
   if (!WideEncoding(head).empty()) return CheckPlainText(head, path);
-  if (head.find('\0') == std::string::npos) return OfText(path, head);
+  if (head.find('\0') == std::string::npos) return OfText(path, head, given);
   return Unknown(path,
                  "is of no format that is known: IDX, CIFAR's .bin, LIBSVM, CSV, LEAF's JSON, "
                  ".npz, HDF5 or a prepared safetensors file");

@@ -46,6 +46,9 @@ struct Examples {
   std::vector<uint32_t> client_of_row;
   std::vector<std::string> group_names;
   bool has_clients() const { return !group_begin.empty() || !client_of_row.empty(); }
+  // The mapped file whose features have not been looked at, so that it opens at once: rows are when
+  // they are loaded (finite_features.h). Empty: all are finite.
+  std::string unchecked;
   Digest digest;  // of all bytes that were read
 };
 

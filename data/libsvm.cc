@@ -4,8 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "core/status.h"
 #include "core/utf8.h"
+#include "data/number_labels.h"
 #include "data/readers.h"
 #include "data/source_file.h"
 #include "data/text.h"
@@ -62,7 +64,7 @@ absl::Status AppendRow(absl::string_view line, SparseRows& rows) {
     last = index;
   }
   rows.width = std::max(rows.width, last);
-  rows.whole = rows.whole && IsWhole(*label);
+  rows.whole = rows.whole && IsWholeLabel(*label, label_text);
   rows.labels.push_back(*label);
   rows.ends.push_back(rows.columns.size());
   return absl::OkStatus();
@@ -116,21 +118,20 @@ absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options) {
       store.floats[row * rows.width + rows.columns[at]] = rows.values[at];
     }
   }
-  int64_t classes = 0;
-  std::vector<std::string> class_names;
-  if (rows.whole) {
-    MACAW_ASSIGN_OR_RETURN(ClassMap map, MapClasses(rows.labels, options.classes, options.path));
-    classes = std::max<int64_t>(static_cast<int64_t>(map.map.size()), options.classes);
-    class_names = NamesOf(map);
-    store.classes = std::move(map.classes);
+  NumberClasses classes;
+  if (rows.whole && !options.predicts_numbers()) {
+    MACAW_ASSIGN_OR_RETURN(classes, ClassesOfNumbers(rows.labels, options));
+    if (classes.ordered_by_names) digest.Add(absl::StrJoin(options.class_names, "\n"));
+    store.classes = std::move(classes.of_row);
   } else {
+    if (options.predicts_numbers()) digest.Add("labels numbers");
     store.targets.assign(rows.labels.begin(), rows.labels.end());
   }
   MACAW_ASSIGN_OR_RETURN(Examples examples, Own(std::move(store), rows.width, options.path));
   examples.name = "libsvm";
   examples.input_shape = {rows.width};
-  examples.classes = classes;
-  examples.class_names = std::move(class_names);
+  examples.classes = classes.count;
+  examples.class_names = std::move(classes.names);
   examples.notes = unreadable.Notes(rows.labels.size());
   NoteTargets(std::span(rows.labels).first(own_test_begin), examples);
   examples.train.end = examples.own_test.begin = own_test_begin;

@@ -59,10 +59,13 @@ struct DataOptions {
   int64_t classes = 0;  // labels must be below it; 0: found from the data
   // The shape of one example; empty: as it is stored. It must have as many elements.
   std::vector<int64_t> input_shape;
-  std::vector<std::string> class_names;  // for people; empty: the data's own words, or numbers
+  // For people; where they are labels of a csv or libsvm file, their order numbers these. Empty:
+  // the data's own words, or numbers.
+  std::vector<std::string> class_names;
   // csv: columns are named by the header or numbered from 0.
-  std::string label_column;     // default: the last column that no other key names
-  std::string labels = "auto";  // "numbers": whole numbers are targets, too, and not classes
+  std::string label_column;  // default: the last column that no other key names
+  // csv, libsvm: "numbers": whole numbers are targets, too, and not classes
+  std::string labels = "auto";
   bool predicts_numbers() const { return labels == "numbers"; }
   // The column with the client of each row; "": no clients (an error if a column looks like one);
   // kNoColumn: no clients in any case.

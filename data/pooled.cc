@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "data/finite_features.h"
 #include "data/histogram.h"
 #include "data/partition.h"
 #include "data/partition_file.h"
@@ -90,6 +91,7 @@ absl::StatusOr<Division> Natural(const Examples& examples, const DataOptions& da
 PooledDataset::PooledDataset(data::Examples examples, Division division)
     : block_(examples.block),
       keep_alive_(std::move(examples.keep_alive)),
+      unchecked_(std::move(examples.unchecked)),
       division_(std::move(division)) {
   info_.name = examples.name;
   info_.feature_type = block_.type;
@@ -147,13 +149,30 @@ absl::StatusOr<Rows> PooledDataset::Client(ClientId client, Split split) const {
                                             " does not exist: the data has ", division_.clients(),
                                             " clients"));
   }
-  return RowsOf(division_.Of(client, split));
+  const std::span<const uint32_t> rows = division_.Of(client, split);
+  MACAW_RETURN_IF_ERROR(CheckFeatures(unchecked_, block_, rows));
+  return RowsOf(rows);
+}
+
+absl::Status PooledDataset::CheckCentralSets() const {
+  MACAW_RETURN_IF_ERROR(CheckFeatures(unchecked_, block_, division_.central_test));
+  return CheckFeatures(unchecked_, block_, division_.central_val);
 }
 
 std::string PooledDataset::ClientName(ClientId client) const {
   return client.value < division_.names.size() ? division_.names[client.value]
                                                : Dataset::ClientName(client);
 }
+
+namespace {
+
+absl::StatusOr<std::unique_ptr<Dataset>> Serve(Examples examples, Division division) {
+  auto dataset = std::make_unique<PooledDataset>(std::move(examples), std::move(division));
+  MACAW_RETURN_IF_ERROR(dataset->CheckCentralSets());
+  return dataset;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOptions& data,
                                                 const PartitionOptions& partition) {
@@ -163,7 +182,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
   Division division;
   if (scheme == "file") {
     MACAW_ASSIGN_OR_RETURN(division, ReadPartition(partition.path, examples, data));
-    return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
+    return Serve(std::move(examples), std::move(division));
   }
   CentralCut cut;
   if (examples.own_test.size() > 0) {
@@ -183,7 +202,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
   }
   if (scheme == "natural") {
     MACAW_ASSIGN_OR_RETURN(division, Natural(examples, data, std::move(cut)));
-    return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
+    return Serve(std::move(examples), std::move(division));
   }
   division.divided = true;
   Pool pool{.rows = cut.train.size(), .class_count = examples.classes};
@@ -209,7 +228,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
   }
   division.central_test = std::move(cut.test);
   division.central_val = std::move(cut.val);
-  return std::make_unique<PooledDataset>(std::move(examples), std::move(division));
+  return Serve(std::move(examples), std::move(division));
 }
 
 }  // namespace macaw::data

@@ -23,12 +23,15 @@ class PooledDataset final : public Dataset {
   std::string ClientName(ClientId client) const override;
 
   const Division& division() const { return division_; }
+  // Refuses a row of a central set whose features are not finite.
+  absl::Status CheckCentralSets() const;
 
  private:
   Rows RowsOf(std::span<const uint32_t> index) const;
 
   const ExampleBlock block_;
   const std::shared_ptr<const void> keep_alive_;
+  const std::string unchecked_;  // as in Examples
   const Division division_;
   DatasetInfo info_;
 };

@@ -15,6 +15,7 @@
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "core/utf8.h"
+#include "data/finite_features.h"
 #include "data/text.h"
 
 namespace macaw::data {
@@ -168,8 +169,8 @@ absl::Status ReadLabels(const SafetensorsFile& file, int64_t classes, Examples& 
 // the features (header, offsets, labels, names), of the size, and of 4096 bytes at each of 256
 // places spread over the file. It will detect a relevant change, unless somebody tries to hide one.
 Digest NameOf(std::span<const std::byte> bytes, const SafetensorsFile& file) {
-  constexpr size_t kSmall = size_t{64} << 20, kPage = 4096, kPages = 256;
-  if (bytes.size() <= kSmall) return DigestOf(bytes);
+  constexpr size_t kPage = 4096, kPages = 256;
+  if (bytes.size() <= kReadWhole) return DigestOf(bytes);
   Digester digester;
   digester.Add(uint64_t{bytes.size()});
   uint64_t header_size = 0;
@@ -305,7 +306,9 @@ class PreparedDataset final : public Dataset {
       return absl::NotFoundError(absl::StrCat(
           "client ", client.value, " does not exist: the data has ", info_.clients, " clients"));
     }
-    return RowsOf(RangeOf(client, split));
+    const RowRange rows = RangeOf(client, split);
+    MACAW_RETURN_IF_ERROR(CheckFeatures(file_.examples.unchecked, file_.examples.block, rows));
+    return RowsOf(rows);
   }
   Rows CentralTest() const override { return RowsOf(file_.examples.own_test); }
   Rows CentralValidation() const override { return RowsOf(file_.examples.own_val); }
@@ -369,11 +372,15 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options) {
   MACAW_RETURN_IF_ERROR(ReadLabels(tensors, classes, examples, *backing));
   MACAW_RETURN_IF_ERROR(ReadClients(tensors, file));
 
+  MACAW_RETURN_IF_ERROR(CheckAtOpening(options.path, bytes.size() <= kReadWhole, examples));
+
   if (examples.block.type == FeatureType::kU8) examples.transform.scale = 1.0 / 255.0;
   MACAW_ASSIGN_OR_RETURN(const std::vector<double> scale, Numbers(tensors, "scale"));
   if (!scale.empty()) examples.transform.scale = scale[0];
   MACAW_ASSIGN_OR_RETURN(examples.transform.mean, Numbers(tensors, "mean"));
   MACAW_ASSIGN_OR_RETURN(examples.transform.std, Numbers(tensors, "std"));
+  if (std::ranges::any_of(examples.transform.std, [](double std) { return std <= 0; }))
+    return Refuse(options.path, ": metadata \"std\" must have numbers above 0");
   MACAW_ASSIGN_OR_RETURN(examples.class_names, NameList(tensors, "class_names", examples.classes,
                                                         /*otherwise=*/examples.classes));
   // Of a table's columns, whatever shape its rows have been given, or of an image's channels.

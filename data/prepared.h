@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,6 +39,9 @@ namespace macaw::data {
 // 1/255 for U8), mean and std (numbers separated by commas). Without train_offsets, [partition]
 // divides the rows before (or after) central_test.
 
+// Files up to this size are read at opening: for their digest, and to check their features.
+inline constexpr size_t kReadWhole = size_t{64} << 20;
+
 // I64 numbers at any alignment of a mapped file.
 class OffsetTable {
  public:
@@ -63,9 +67,8 @@ struct PreparedFile {
 };
 
 // Maps a file and checks it: names, types and shapes, offsets (ascending, inside the rows), labels.
-// Notes the tensors that are not read.
-// Features are not read; that is why a large file opens at once. Errors name the file and the
-// tensor.
+// Notes the tensors that are not read. Of a file above 64 MiB no features but those of central sets
+// are read, so that it opens at once (Examples::unchecked). Errors name the file and the tensor.
 absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options);
 
 // Adds a note of the rows that neither a client nor a central set has. `divided`: [partition]
@@ -80,7 +83,9 @@ void NoteSharedRows(PreparedFile& file);
 std::unique_ptr<Dataset> ServePrepared(PreparedFile file);
 
 // Writes any dataset in this form, client by client. Rows are in the order train, validation, test,
-// central test, central validation.
-absl::Status WritePrepared(const Dataset& dataset, const std::string& path);
+// central test, central validation. `class_names`: other names of the classes than the dataset's
+// own (NamesOfClasses); empty: none.
+absl::Status WritePrepared(const Dataset& dataset, const std::string& path,
+                           const std::vector<std::string>& class_names = {});
 
 }  // namespace macaw::data

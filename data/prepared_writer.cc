@@ -199,7 +199,8 @@ absl::Status WriteRows(const Dataset& dataset, RowWriter& writer) {
 
 }  // namespace
 
-absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
+absl::Status WritePrepared(const Dataset& dataset, const std::string& path,
+                           const std::vector<std::string>& class_names) {
   if (dataset.info().declared) {
     return absl::InvalidArgumentError(
         absl::StrCat(dataset.info().name, " only declares its rows: they cannot be written"));
@@ -209,7 +210,9 @@ absl::Status WritePrepared(const Dataset& dataset, const std::string& path) {
     return absl::InvalidArgumentError("a dataset without rows cannot be prepared");
   }
   MACAW_ASSIGN_OR_RETURN(const bool has_lengths, HasLengths(dataset));
-  const FileLayout layout = LayOut(dataset.info(), index, has_lengths);
+  DatasetInfo info = dataset.info();
+  if (!class_names.empty()) info.class_names = class_names;
+  const FileLayout layout = LayOut(info, index, has_lengths);
   const uint64_t data_at = layout.header.size();
 
   MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));

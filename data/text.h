@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/text.h"
@@ -25,6 +27,19 @@ absl::Status Refuse(const Words&... words) {
 
 inline bool IsWhole(double value) {
   return value == std::floor(value) && std::fabs(value) < 0x1.0p31;
+}
+
+// A whole number that is written as one: no "1.0".
+inline bool IsWholeText(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  if (!text.empty() && text.front() == '-') text.remove_prefix(1);
+  return !text.empty() && std::ranges::all_of(text, absl::ascii_isdigit);
+}
+
+// Whether a label is a whole number. Beyond 2^53 every float64 is one, so that there its text
+// says it.
+inline bool IsWholeLabel(double value, absl::string_view text) {
+  return value == std::floor(value) && (std::fabs(value) < 0x1.0p53 || IsWholeText(text));
 }
 
 // Calls f(line number from 1, line without its end) for each line, until f returns an error. A file

@@ -17,8 +17,10 @@
 #include "core/files.h"
 #include "core/named_file.h"
 #include "core/status.h"
+#include "core/text.h"
 #include "data/dataset.h"
 #include "data/detect.h"
+#include "data/finite_features.h"
 #include "data/overlap.h"
 #include "data/partition_file.h"
 #include "data/prepared.h"
@@ -40,7 +42,8 @@ struct DataCommand {
 struct Opened {
   Config config;  // [data] as configured, with the data's own constants filled in
   std::unique_ptr<data::Dataset> dataset;
-  bool undivided = false;  // the data has no clients, and no key divides it
+  std::vector<std::string> class_names;  // as data.class_names gives them, or the data's own
+  bool undivided = false;                // the data has no clients, and no key divides it
 };
 
 std::string Quoted(const std::string& text) {
@@ -53,6 +56,20 @@ absl::StatusOr<bool> IsConfiguration(const std::string& path) {
   if (std::filesystem::is_directory(path)) return false;
   MACAW_ASSIGN_OR_RETURN(const std::string head, data::ReadHead(path, 4096));
   return absl::StartsWith(head, "[data]") || absl::StrContains(head, "\n[data]");
+}
+
+// The keys that say how a text is read, as far as they are given. What they do not take is refused
+// once the source is known.
+data::DataOptions KeysOfTexts(const std::vector<Override>& given) {
+  data::DataOptions keys;
+  for (const Override& override : given) {
+    absl::string_view value = override.value;
+    if (value.size() > 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+    if (override.key == "data.separator") keys.separator = std::string(value);
+    if (override.key == "data.unreadable_rows")
+      keys.unreadable_rows = ParseNumber(value).value_or(0);
+  }
+  return keys;
 }
 
 // What a command needs of the partition.
@@ -72,7 +89,8 @@ absl::StatusOr<Opened> Open(const DataCommand& command,
     const bool says_source = std::ranges::any_of(
         given, [](const Override& override) { return override.key == "data.source"; });
     if (!says_source) {
-      MACAW_ASSIGN_OR_RETURN(const std::string source, data::DetectSource(command.source));
+      MACAW_ASSIGN_OR_RETURN(const std::string source,
+                             data::DetectSource(command.source, KeysOfTexts(given)));
       overrides.push_back({"data.source", Quoted(source), command.source});
     }
     overrides.push_back({"data.path", Quoted(command.source), command.source});
@@ -89,6 +107,9 @@ absl::StatusOr<Opened> Open(const DataCommand& command,
   if (undivided) partition.clients = 1;
   MACAW_ASSIGN_OR_RETURN(opened.dataset, catalogue.OpenDataset(opened.config.node.data, partition));
   opened.undivided = undivided && opened.dataset->info().divided;
+  MACAW_ASSIGN_OR_RETURN(
+      opened.class_names,
+      data::NamesOfClasses(opened.config.node.data.class_names, opened.dataset->info()));
   FillNormalise(opened.config.run.transform, opened.dataset->info());
   return opened;
 }
@@ -147,7 +168,7 @@ void PrintInfo(const Opened& opened) {
                                info.classes > 0 ? absl::StrCat(info.classes, " classes")
                                                 : "a number to predict"));
   if (!info.feature_names.empty()) line("features", ListText(info.feature_names));
-  if (!info.class_names.empty()) line("classes", ListText(info.class_names));
+  if (!opened.class_names.empty()) line("classes", ListText(opened.class_names));
   line("clients", opened.undivided
                       ? absl::StrCat("none of its own: [partition] divides the rows (by default ",
                                      "among ", data::kDefaultClients, ", at random)")
@@ -176,6 +197,10 @@ void PrintInfo(const Opened& opened) {
 int DataInfo(const DataCommand& command) {
   const absl::StatusOr<Opened> opened = Open(command, Division::kNone);
   if (!opened.ok()) return Report(opened.status());
+  if (opened->config.node.data.source == "prepared") {  // other sources have read their rows
+    const absl::Status status = data::LoadEachClient(*opened->dataset);
+    if (!status.ok()) return Report(status);
+  }
   PrintInfo(*opened);
   return kExitOk;
 }
@@ -185,7 +210,7 @@ int DataPrepare(const DataCommand& command) {
   const absl::StatusOr<Opened> opened = Open(command);
   if (!opened.ok()) return Report(opened.status());
   const absl::Status status = WriteNamedFile(command.out, [&](const std::string& path) {
-    return data::WritePrepared(*opened->dataset, path);
+    return data::WritePrepared(*opened->dataset, path, opened->class_names);
   });
   if (!status.ok()) return Report(status);
   std::cout << command.out << ": " << opened->dataset->info().clients << " clients, "
@@ -217,9 +242,10 @@ int DataShards(const DataCommand& command) {
       MACAW_ASSIGN_OR_RETURN(
           const std::unique_ptr<data::Dataset> shard,
           data::SubsetOf(dataset, {.begin = client, .end = client + 1, .central_test = false}));
-      MACAW_RETURN_IF_ERROR(Annotate(
-          data::WritePrepared(*shard, absl::StrCat(command.out, "/", name, ".safetensors")),
-          absl::StrCat("client ", name)));
+      MACAW_RETURN_IF_ERROR(
+          Annotate(data::WritePrepared(*shard, absl::StrCat(command.out, "/", name, ".safetensors"),
+                                       opened.class_names),
+                   absl::StrCat("client ", name)));
     }
     return clients;
   };

@@ -75,7 +75,7 @@ absl::Status CheckPrivacy(const GivenKeys& given, const Config& config) {
 absl::Status FindSource(const GivenKeys& given, const Place& file, Config& config) {
   data::DataOptions& data = config.node.data;
   if (data.source.empty() && !data.path.empty()) {
-    const absl::StatusOr<std::string> found = data::DetectSource(data.path);
+    const absl::StatusOr<std::string> found = data::DetectSource(data.path, data);
     if (!found.ok()) {
       return WrongKey(given.places.at("data.path"), "data.path", "",
                       absl::StrCat("data.path: ", found.status().message()));

@@ -114,7 +114,7 @@ class Reader {
     NameModel(so_far);
     data::DataOptions& data = so_far.node.data;
     if (data.source.empty() && !data.path.empty())
-      data.source = data::DetectSource(data.path).value_or("");
+      data.source = data::DetectSource(data.path, data).value_or("");
     return so_far;
   }
 

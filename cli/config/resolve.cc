@@ -155,11 +155,8 @@ std::string NumbersText(const std::vector<double>& numbers) {
 
 absl::Status ResolveClassNames(Config& config, const data::DatasetInfo& info) {
   std::vector<std::string>& class_names = config.node.data.class_names;
-  if (class_names.empty()) class_names = info.class_names;
-  const auto names = static_cast<int64_t>(class_names.size());
-  if (names == 0 || names == info.classes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("data.class_names has ", names, " names, but ",
-                                                 info.name, " has ", info.classes, " classes"));
+  MACAW_ASSIGN_OR_RETURN(class_names, data::NamesOfClasses(class_names, info));
+  return absl::OkStatus();
 }
 
 absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {

@@ -119,6 +119,22 @@ TEST_F(CsvHeader, AFirstLineThatMayBeAHeaderIsNotedUntilItIsSaid) {
   }
 }
 
+TEST_F(CsvHeader, TheColumnsNumbersAndANameAreNotedOverAFewRows) {
+  for (const int rows : {1, 2, 5, 9}) {
+    std::string text = "0,1,label\n";
+    for (int i = 0; i < rows; ++i) absl::StrAppend(&text, i, ",", i, ",", kWords[i % 2], "\n");
+    const auto dataset = Whole(With(text));
+    ASSERT_NE(dataset, nullptr) << text;
+    EXPECT_EQ(dataset->info().train_examples, static_cast<uint64_t>(rows) + 1) << text;
+    EXPECT_THAT(dataset->info().notes,
+                ElementsAre(AllOf(HasSubstr("a.csv line 1 (0, 1, label)"),
+                                  HasSubstr("read as a row"), HasSubstr("data.header = true"))))
+        << text;
+  }
+  // A label that other rows have, too, is none of a header.
+  EXPECT_THAT(Whole(With("0,1,x\n2,3,y\n4,5,x\n"))->info().notes, IsEmpty());
+}
+
 TEST_F(CsvHeader, AKeySaysWhetherTheFirstLineIsAHeader) {
   EXPECT_THAT(Refusal("a,b\n1,2\n", {.header = false}), HasSubstr("a.csv line 1"));
   DataOptions options = With("5,6\n1,2\n3,4\n", {.header = true});

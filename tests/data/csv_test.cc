@@ -225,9 +225,10 @@ TEST_F(Csv, TabsSeparateEmptyCells) {
 }
 
 TEST_F(Csv, TargetsThatFloat32HardlyTellsApartAreNoted) {
-  const auto notes = [&](const char* name, const auto& target) {
+  const auto notes = [&](const char* name, const auto& target, const char* labels = "auto") {
     return Whole(With(Table(absl::StrCat("x,", name),
-                            [&](int i) { return absl::StrCat(i, ",", target(i)); })))
+                            [&](int i) { return absl::StrCat(i, ",", target(i)); }),
+                      {.labels = labels}))
         ->info()
         .notes;
   };
@@ -238,9 +239,10 @@ TEST_F(Csv, TargetsThatFloat32HardlyTellsApartAreNoted) {
   EXPECT_THAT(notes("when", [](int i) { return absl::StrCat(i, ".5"); }), IsEmpty());
   EXPECT_THAT(notes("class", [](int i) { return absl::StrCat(1700000000 + i); }), IsEmpty());
   const auto large = [](int i) { return absl::StrCat(9007199254740992 + int64_t{i % 2}); };
-  EXPECT_THAT(notes("id", large),
+  EXPECT_THAT(notes("id", large, "numbers"),
               ElementsAre(AllOf(HasSubstr("column \"id\""), HasSubstr("2^53"))));
-  EXPECT_THAT(notes("id", [](int i) { return absl::StrCat(9007199254740992 + int64_t{i}); }),
+  const auto larger = [](int i) { return absl::StrCat(9007199254740992 + int64_t{i}); };
+  EXPECT_THAT(notes("id", larger, "numbers"),
               ElementsAre(HasSubstr("column \"id\" has numbers from")));
   // Rows for tests are not looked at.
   DataOptions options = With("x,when\n1,0.5\n2,1.5\n");

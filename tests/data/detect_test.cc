@@ -14,8 +14,9 @@ using testing::HasSubstr;
 
 class Detect : public testing::Test {
  protected:
-  std::string Source(const std::string& name, const std::string& bytes) {
-    const auto source = DetectSource(folder_.Write(name, bytes));
+  std::string Source(const std::string& name, const std::string& bytes,
+                     const DataOptions& given = {}) {
+    const auto source = DetectSource(folder_.Write(name, bytes), given);
     return source.ok() ? *source : absl::StrCat("error: ", source.status().message());
   }
   TemporaryFolder folder_;
@@ -72,6 +73,28 @@ TEST_F(Detect, TellsTablesWhateverEndsTheirLinesAndStandsInTheirQuotes) {
   EXPECT_EQ(Source("cr.csv", "a,b\r1,2\r3,4\r"), "csv");
   EXPECT_EQ(Source("cr.svm", "1 1:2\r-1 2:3\r"), "libsvm");
   EXPECT_EQ(Source("quoted.csv", "\"a\nb, c\";d\n1;2\n"), "csv");
+}
+
+TEST_F(Detect, ASeparatorThatIsGivenMakesATableOfIt) {
+  const std::string piped = "a|b|user|label\n1|2|ann|x\n3|4|bob|y\n";
+  EXPECT_EQ(Source("pipe.csv", piped, {.separator = "|"}), "csv");
+  EXPECT_THAT(Source("pipe.csv", piped), AllOf(HasSubstr("pipe.csv"), HasSubstr("data.separator"),
+                                               HasSubstr("data.source = \"csv\"")));
+  EXPECT_EQ(Source("blanks.csv", "a b\n1 2\n", {.separator = "tab"}), "csv");  // which refuses it
+  EXPECT_EQ(Source("r.svm", "1 1:2\n", {.separator = "|"}), "libsvm");
+  EXPECT_EQ(Source("l.json", R"({"users": ["a"], "user_data": {}})", {.separator = "|"}), "leaf");
+}
+
+TEST_F(Detect, ATableWithADamagedSecondLineIsATable) {
+  EXPECT_EQ(Source("ragged.csv", "a,b,y\n1,2\n3,4,0\n5,6,1\n"), "csv");
+  EXPECT_EQ(Source("quote.csv", "a,b,y\n\"1,2,0\n3,4,0\n5,6,1\n"), "csv");
+  EXPECT_EQ(Source("half.csv", "a,b,y\n1,2\n3\n5,6,1\n7,8,0\n"), "csv");
+  const std::string mostly = "a,b,y\n1,2\n3\n5\n7,8,0\n";
+  EXPECT_EQ(Source("mostly.csv", mostly, {.unreadable_rows = 0.8}), "csv");
+  EXPECT_THAT(Source("mostly.csv", "\n" + mostly),
+              AllOf(HasSubstr("first line has 3 cells"), HasSubstr("line 3"),
+                    HasSubstr("data.source = \"csv\"")));
+  EXPECT_EQ(Source("damaged.svm", "oops\n1 1:2\n-1 2:3\n"), "libsvm");
 }
 
 TEST_F(Detect, NamesEncodingsAndWellKnownFiles) {

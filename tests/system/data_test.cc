@@ -84,10 +84,12 @@ TEST(Data, InfoTakesAGivenSourceAndNeedsNoClients) {
   // A file of one column is no table that is told by itself, and one with the key.
   const std::string bars = folder.Write("bars.txt", "a|b|y\n1|2|0\n3|4|1\n");
   EXPECT_EQ(RunMacaw("data info " + bars).exit, 2);
-  const Printed given =
-      RunMacaw("data info " + bars + " --set data.source=csv --set 'data.separator=\"|\"'");
-  EXPECT_EQ(given.exit, 0) << given.text;
-  EXPECT_THAT(given.text, HasSubstr("a, b"));
+  for (const char* keys : {" --set data.source=csv --set 'data.separator=\"|\"'",
+                           " --set 'data.separator=\"|\"'", " --set 'data.separator=|'"}) {
+    const Printed given = RunMacaw("data info " + bars + keys);
+    EXPECT_EQ(given.exit, 0) << given.text;
+    EXPECT_THAT(given.text, HasSubstr("a, b"));
+  }
   for (const char* source : {"", " --set data.source=csv", " --set data.source=libsvm"}) {
     const Printed encoded = RunMacaw("data info " + folder.Write("w.csv", wide) + source);
     EXPECT_EQ(encoded.exit, 2);
@@ -97,6 +99,22 @@ TEST(Data, InfoTakesAGivenSourceAndNeedsNoClients) {
       RunMacaw("data info " + bars + " --set data.source=csv --set data.separator=x");
   EXPECT_EQ(wrong.exit, 2);
   EXPECT_THAT(wrong.text, HasSubstr("data.separator must be"));
+}
+
+TEST(Data, OtherNamesOfClassesAreShownAndPrepared) {
+  const TemporaryFolder folder;
+  const std::string table = folder.Write("t.csv", "a,y\n1,0\n2,1\n3,1\n");
+  const std::string names = R"( --set 'data.class_names=["healthy", "ill"]')";
+  EXPECT_THAT(RunMacaw("data info " + table + names).text, HasSubstr("healthy, ill"));
+  const std::string out = folder / "p.safetensors";
+  const Printed prepared =
+      RunMacaw("data prepare " + table + names + " --set partition.clients=1 --out " + out);
+  EXPECT_EQ(prepared.exit, 0) << prepared.text;
+  EXPECT_THAT(RunMacaw("data info " + out).text, HasSubstr("healthy, ill"));
+  const Printed turned =
+      RunMacaw("data info " + out + R"( --set 'data.class_names=["ill", "healthy"]')");
+  EXPECT_EQ(turned.exit, 2);
+  EXPECT_THAT(turned.text, HasSubstr("data.class_names calls class 0"));
 }
 
 // Whatever is written is UTF-8 and read again: `--resume` reads config.toml.
