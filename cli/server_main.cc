@@ -19,6 +19,7 @@
 #include "cli/config/devices.h"
 #include "cli/config/inputs.h"
 #include "cli/config/notes.h"
+#include "cli/config/other_side.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/config/settings.h"
@@ -167,6 +168,18 @@ struct Prepared {
   Fd lock;             // of the folder; not open if `macaw simulate` holds it
 };
 
+AuthorityChoice AuthorityOf(const ServerArguments& arguments, const Config& config) {
+  const std::string& named =
+      arguments.authority.empty() ? config.node.server.authority : arguments.authority;
+  return ChooseAuthority(arguments.run_dir, arguments.by_hand() && arguments.resume, named);
+}
+
+absl::StatusOr<Doorkeeper> OpenDoorOf(const AuthorityChoice& authority) {
+  absl::StatusOr<Doorkeeper> door = OpenDoor(authority.folder);
+  if (door.ok() || !authority.remembered) return door;
+  return ExplainRemembered(door.status());
+}
+
 absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
   MACAW_ASSIGN_OR_RETURN(sdk::Catalogue catalogue, LoadCatalogue(document, {}));
@@ -182,6 +195,9 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
     for (const std::string& note : ScheduleNotes(config.run))
       Logger("server").Warning(absl::StrCat("schedule ", note));
   }
+  if (const std::string note = NoteOnNodesTables(config);
+      !note.empty() && !AuthorityOf(arguments, config).folder.empty())
+    Logger("server").Warning(absl::StrCat("without_effect ", note));
   if (!arguments.resume) MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
   Fd lock;
   if (arguments.by_hand()) {
@@ -243,18 +259,6 @@ std::optional<StepThread> FollowSteps(const ServerArguments& arguments,
           .go_on_to = [&coordinator](Round round) { coordinator.GoOnTo(round); },
           .stop = [&coordinator](std::string why) { coordinator.StopHere(std::move(why)); },
           .ended = [&coordinator] { coordinator.Interrupt(); }});
-}
-
-AuthorityChoice AuthorityOf(const ServerArguments& arguments, const Config& config) {
-  const std::string& named =
-      arguments.authority.empty() ? config.node.server.authority : arguments.authority;
-  return ChooseAuthority(arguments.run_dir, arguments.by_hand() && arguments.resume, named);
-}
-
-absl::StatusOr<Doorkeeper> OpenDoorOf(const AuthorityChoice& authority) {
-  absl::StatusOr<Doorkeeper> door = OpenDoor(authority.folder);
-  if (door.ok() || !authority.remembered) return door;
-  return ExplainRemembered(door.status());
 }
 
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
