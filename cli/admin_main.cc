@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
@@ -36,6 +37,7 @@ using admin::Action;
 struct AdminArguments {
   std::string run_dir, standing, server, identity, node, reason, plan, run, to;
   wire::NodeInvite invite{.name = "", .role = "device", .clients = {}};
+  std::vector<std::string> whole;  // of --client
   uint32_t round = 0;
   uint64_t from = 0;
   bool json = false, events = false;
@@ -194,7 +196,9 @@ absl::Status FetchResults(const AdminArguments& arguments, wire::AdminClient& se
 // ---- the nodes of the fleet
 
 absl::Status Invite(const AdminArguments& arguments, wire::AdminClient& server) {
-  MACAW_ASSIGN_OR_RETURN(const wire::InviteCode code, server.Invite(arguments.invite));
+  wire::NodeInvite invite = arguments.invite;
+  invite.clients.insert(invite.clients.end(), arguments.whole.begin(), arguments.whole.end());
+  MACAW_ASSIGN_OR_RETURN(const wire::InviteCode code, server.Invite(invite));
   // The code alone is on standard output, for scripts.
   std::cout << code.code << std::endl;
   std::cerr << "good once, until " << code.until << ". On the " << arguments.invite.role
@@ -310,8 +314,14 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
       ->capture_default_str();
   invite
       ->add_option("--clients", arguments->invite.clients,
-                   "Names of the clients that it owns, or * (default: one, named like the node)")
+                   "Names of the clients that it owns, with commas between them, or * (default: "
+                   "one, named like the node)")
       ->delimiter(',');
+  invite
+      ->add_option("--client", arguments->whole,
+                   "One of its clients by its whole name, commas included; once for each, also "
+                   "beside --clients")
+      ->allow_extra_args(false);
   invite
       ->add_option(
           "--open-for", arguments->invite.open_for_seconds,

@@ -9,11 +9,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "cli/config/other_side.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "core/status.h"
 #include "identity/node_files.h"
 #include "identity/verify.h"
+#include "worker/registration.h"
 
 namespace macaw::cli {
 namespace {
@@ -70,7 +72,7 @@ absl::StatusOr<RunPlan> PlanFor(const std::string& file, const Config& node,
 
 }  // namespace
 
-absl::Status CheckNode(const Config& config, const std::string& plan,
+absl::Status CheckNode(const Document& document, const Config& config, const std::string& plan,
                        const worker::Options& options, const data::Dataset& dataset,
                        const sdk::Catalogue& catalogue, training::Backends& backends) {
   MACAW_RETURN_IF_ERROR(PrintIdentity(config.node.fleet.identity));
@@ -84,7 +86,9 @@ absl::Status CheckNode(const Config& config, const std::string& plan,
     Line("brings", absl::StrCat(NamesOf(dataset),
                                 ": the names with which the node is invited (`macaw pki list`)"));
   }
+  MACAW_RETURN_IF_ERROR(worker::TableOf(dataset, options.by_name).status());
   for (const std::string& note : info.notes) Line("note", note);
+  if (const std::string note = NoteOnServersTables(document); !note.empty()) Line("note", note);
   MACAW_ASSIGN_OR_RETURN(const RunPlan run, PlanFor(plan, config, dataset, catalogue));
   Config planned = config;
   planned.run = run;

@@ -12,9 +12,9 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/process/callers.h"
+#include "cli/process/kept_places.h"
 #include "cli/process/notify.h"
 #include "cli/standing/page_address.h"
 #include "core/files.h"
@@ -26,14 +26,11 @@
 namespace macaw::cli {
 namespace {
 
-// A restarted server listens at the old address, where its workers look for it.
 std::string ListenAt(const Config& config, const ServerArguments& arguments) {
   if (!arguments.listen.empty()) return arguments.listen;
-  if (arguments.by_hand() && arguments.resume && config.node.server.keeps_commits()) {
-    const absl::StatusOr<std::string> before = ReadFile(arguments.address_file());
-    if (before.ok()) return std::string(absl::StripAsciiWhitespace(*before));
-  }
-  return config.node.server.listen.empty() ? "127.0.0.1:0" : config.node.server.listen;
+  std::string listen = config.node.server.listen;
+  if (arguments.by_hand() && arguments.resume) listen = ListenAgain(arguments.run_dir, listen);
+  return listen.empty() ? "127.0.0.1:0" : listen;
 }
 
 // Announces the address to dial, to the parent process or to the user.
@@ -62,7 +59,7 @@ absl::StatusOr<std::unique_ptr<wire::FleetServer>> AnswerFleet(
                          wire::FleetServer::Start(options, std::move(listener), handler));
   if (arguments.by_hand()) {
     MACAW_RETURN_IF_ERROR(
-        AtomicWriteFile(arguments.address_file(), absl::StrCat(fleet->address(), "\n")));
+        AtomicWriteFile(AddressFile(arguments.run_dir), absl::StrCat(fleet->address(), "\n")));
   }
   Announce(fleet->address(), arguments.ready_fd);
   NotifyManager("READY=1");

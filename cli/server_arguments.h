@@ -17,7 +17,6 @@ struct ServerArguments {
   bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which locks the folder
   std::string kept_config() const { return run_dir + "/config.toml"; }
   std::string node_config() const { return run_dir + "/node.toml"; }  // the part for the workers
-  std::string address_file() const { return run_dir + "/address"; }   // for workers with --run-dir
 };
 
 }  // namespace macaw::cli

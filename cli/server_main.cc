@@ -19,6 +19,7 @@
 #include "cli/config/devices.h"
 #include "cli/config/inputs.h"
 #include "cli/config/notes.h"
+#include "cli/config/other_side.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/config/settings.h"
@@ -26,6 +27,7 @@
 #include "cli/identity/certificates.h"
 #include "cli/listeners.h"
 #include "cli/process/exit.h"
+#include "cli/process/kept_places.h"
 #include "cli/process/limits.h"
 #include "cli/process/lock.h"
 #include "cli/process/notify.h"
@@ -89,8 +91,11 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
 }
 
 // Writes into the folder what `macaw simulate` would have written when the server is started by
-// hand: the configuration, which --resume, `macaw state` and workers (--run-dir) read.
-absl::Status KeepConfig(Config config, const ServerArguments& arguments) {
+// hand: the configuration, which --resume, `macaw state` and workers (--run-dir) read; and which
+// authority it has.
+absl::Status KeepConfig(Config config, const ServerArguments& arguments,
+                        const std::string& authority) {
+  MACAW_RETURN_IF_ERROR(KeepAuthority(arguments.run_dir, authority));
   std::error_code error;
   if (std::filesystem::equivalent(arguments.config, arguments.kept_config(), error)) {
     return absl::OkStatus();
@@ -163,6 +168,18 @@ struct Prepared {
   Fd lock;             // of the folder; not open if `macaw simulate` holds it
 };
 
+AuthorityChoice AuthorityOf(const ServerArguments& arguments, const Config& config) {
+  const std::string& named =
+      arguments.authority.empty() ? config.node.server.authority : arguments.authority;
+  return ChooseAuthority(arguments.run_dir, arguments.by_hand() && arguments.resume, named);
+}
+
+absl::StatusOr<Doorkeeper> OpenDoorOf(const AuthorityChoice& authority) {
+  absl::StatusOr<Doorkeeper> door = OpenDoor(authority.folder);
+  if (door.ok() || !authority.remembered) return door;
+  return ExplainRemembered(door.status());
+}
+
 absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
   MACAW_ASSIGN_OR_RETURN(sdk::Catalogue catalogue, LoadCatalogue(document, {}));
@@ -178,6 +195,9 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
     for (const std::string& note : ScheduleNotes(config.run))
       Logger("server").Warning(absl::StrCat("schedule ", note));
   }
+  if (const std::string note = NoteOnNodesTables(config);
+      !note.empty() && !AuthorityOf(arguments, config).folder.empty())
+    Logger("server").Warning(absl::StrCat("without_effect ", note));
   if (!arguments.resume) MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
   Fd lock;
   if (arguments.by_hand()) {
@@ -245,9 +265,8 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles());
   MACAW_ASSIGN_OR_RETURN(Prepared prepared, Prepare(arguments));
   const algorithms::Registry& registry = prepared.catalogue.algorithms();
-  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoor(arguments.authority.empty()
-                                                             ? prepared.config.node.server.authority
-                                                             : arguments.authority));
+  const AuthorityChoice authority = AuthorityOf(arguments, prepared.config);
+  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoorOf(authority));
 
   server::Options options = OptionsFrom(prepared.config, arguments, registry);
   if (door.authority != nullptr) MACAW_RETURN_IF_ERROR(CheckForFleet(options.run));
@@ -289,7 +308,8 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   });
   const std::optional<StepThread> steps = FollowSteps(arguments, *coordinator);
   const auto answer = [&]() -> absl::StatusOr<std::unique_ptr<Listeners>> {
-    if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
+    if (arguments.by_hand())
+      MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments, authority.folder));
     return StartToAnswer(prepared.config, arguments, door, fleet_options, std::move(listener),
                          *coordinator);
   };
@@ -376,7 +396,8 @@ int Main(int argc, char** argv) {
                  "(default: every node that can reach the address)");
   app.add_option("--authority", arguments.authority,
                  "The folder that `macaw pki init` made: TLS, and only nodes with a certificate "
-                 "are answered (default: server.authority)")
+                 "are answered (default: server.authority, with --resume the one that the run has; "
+                 "off: none)")
       ->excludes("--callers");
   app.add_flag("--resume", arguments.resume, "Go on from the newest checkpoint of the folder");
   app.add_flag("--resume-if-begun", arguments.resume_if_begun,

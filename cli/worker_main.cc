@@ -58,7 +58,7 @@ struct WorkerArguments {
   std::string scratch, state, state_url, trace;
   std::string describe_script, out;
   std::string identity, code;  // of `macaw-worker enrol`
-  bool check = false, renew = false;
+  bool check = false, enrol = false, renew = false;
   std::string plan;  // of `macaw-worker check`
   bool server_syncs_state = false, doctor = false;
   char** argv = nullptr;  // of this process
@@ -268,7 +268,7 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   worker::Options options = OptionsOf(arguments, config, *dataset, catalogue, backends);
   options.name = subject.name;
   if (arguments.check)
-    return CheckNode(config, arguments.plan, options, *dataset, catalogue, backends);
+    return CheckNode(document, config, arguments.plan, options, *dataset, catalogue, backends);
 
   std::string server = arguments.server.empty() ? config.node.fleet.server : arguments.server;
   if (server.empty()) server = config.node.server.listen;
@@ -305,7 +305,8 @@ bool Pointless(const absl::Status& status) {
 void AddOptions(CLI::App& app, WorkerArguments& arguments) {
   app.add_option(
       "--config", arguments.config,
-      "This node's configuration: [node], [data], [partition], [workers], [state] (TOML)");
+      "This node's configuration (TOML): [node], [accept], [data], [partition], [workers], "
+      "[emulation], [state], model.torchscript");
   app.add_option("--run-dir", arguments.run_dir,
                  "The folder of a run on this host: gives --config, --server, --scratch and "
                  "--state what is not given");
@@ -345,6 +346,7 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
       ->add_option("--identity", arguments.identity,
                    "The folder for the node's key and certificates (node.identity)")
       ->required();
+  enrol->callback([&arguments] { arguments.enrol = true; });
   CLI::App* renew = app.add_subcommand(
       "renew",
       "Get a new certificate now; workers do it by themselves, operators and nodes that were off for "
@@ -397,7 +399,7 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);
   AddOptions(app, arguments);
   CLI11_PARSE(app, argc, argv);
-  if (!arguments.code.empty()) return Enrol(arguments);
+  if (arguments.enrol) return Enrol(arguments);
   if (arguments.renew) return Renew(arguments);
   if (arguments.doctor) {
     PrintDoctor();

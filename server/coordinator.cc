@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "aggregation/exact_sum.h"
 #include "core/clock.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "server/access.h"
 #include "server/engine/engine_options.h"
@@ -70,7 +71,8 @@ absl::Status CheckOwns(const OwnersNow& owners, const fleet::Caller& caller,
     if (owns.contains(name)) continue;
     return absl::PermissionDeniedError(absl::StrCat(
         "worker \"", request.name, "\" does not own a client named \"", name,
-        "\" in this run (macaw pki assign ", request.name, " --clients … enters what it owns)"));
+        "\" in this run (macaw pki assign ", ForShell(request.name), " --client ", ForShell(name),
+        " enters it, with a --client for each other one that it owns)"));
   }
   return absl::OkStatus();
 }

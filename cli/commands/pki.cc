@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "core/utf8.h"
@@ -20,6 +22,7 @@
 #include "identity/authority.h"
 #include "identity/backup.h"
 #include "identity/signed_head.h"
+#include "proto/fleet/client_table.h"
 
 namespace macaw::cli {
 namespace {
@@ -28,6 +31,7 @@ namespace {
 struct PkiInvite {
   std::string folder, name, role;
   std::vector<std::string> clients;  // "*": of any name; none: one client of the node's name
+  std::vector<std::string> whole;    // of --client
   std::string lifetime, open_for;    // "30d", "12h"; "": the defaults
 };
 
@@ -80,18 +84,32 @@ identity::Grant GrantOf(const std::string& name, const NodeRecord& node) {
 std::string ClientsOf(const identity::Grant& grant) {
   constexpr size_t kMost = 5;
   if (grant.owns_any) return "any";
-  if (grant.owns.size() <= kMost) return absl::StrJoin(grant.owns, " ");
-  return absl::StrCat(absl::StrJoin(grant.owns.begin(), grant.owns.begin() + kMost, " "), " … (",
-                      grant.owns.size(), ")");
+  const auto as_word = [](std::string* out, const std::string& client) {
+    absl::StrAppend(out, ForShell(client));  // names may have spaces and commas
+  };
+  if (grant.owns.size() <= kMost) return absl::StrJoin(grant.owns, " ", as_word);
+  return absl::StrCat(absl::StrJoin(grant.owns.begin(), grant.owns.begin() + kMost, " ", as_word),
+                      " … (", grant.owns.size(), ")");
 }
 
-absl::Status CheckUtf8(const std::vector<std::string>& clients) {
+// Refuses names with which no node could ever join. One empty text (`--clients ""`) is no client.
+absl::Status CheckClients(const std::vector<std::string>& clients) {
+  if (clients == std::vector<std::string>{""}) return absl::OkStatus();
+  std::vector<std::string> once;
   for (const std::string& client : clients) {
-    if (IsUtf8(client)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the client \"", EscapeToUtf8(client),
-                                                   "\" is not UTF-8: write its name in UTF-8"));
+    if (!IsUtf8(client)) {
+      return absl::InvalidArgumentError(absl::StrCat("the client \"", EscapeToUtf8(client),
+                                                     "\" is not UTF-8: write its name in UTF-8"));
+    }
+    if (std::ranges::find(once, client) == once.end()) once.push_back(client);
   }
-  return absl::OkStatus();
+  return fleet::CheckNames(once);
+}
+
+std::vector<std::string> Together(std::vector<std::string> clients,
+                                  const std::vector<std::string>& whole) {
+  clients.insert(clients.end(), whole.begin(), whole.end());
+  return clients;
 }
 
 absl::Status Invite(const PkiInvite& command) {
@@ -100,8 +118,9 @@ absl::Status Invite(const PkiInvite& command) {
   identity::Grant& grant = node.grant;
   grant.subject.name = command.name;
   MACAW_ASSIGN_OR_RETURN(grant.subject.role, identity::ParseRole(command.role));
-  MACAW_RETURN_IF_ERROR(CheckUtf8(command.clients));
-  SetClients(command.clients, grant);
+  const std::vector<std::string> clients = Together(command.clients, command.whole);
+  MACAW_RETURN_IF_ERROR(CheckClients(clients));
+  SetClients(clients, grant);
   MACAW_ASSIGN_OR_RETURN(node.lifetime, ParseTime("--lifetime", command.lifetime, node.lifetime));
   MACAW_ASSIGN_OR_RETURN(node.open_for, ParseTime("--open-for", command.open_for, node.open_for));
   MACAW_ASSIGN_OR_RETURN(const std::string code, authority->InviteNode(node, absl::Now()));
@@ -223,7 +242,7 @@ int PkiAssign(const std::string& folder, const std::string& name,
   const auto assign = [&]() -> absl::Status {
     MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(folder));
     identity::Grant grant;
-    MACAW_RETURN_IF_ERROR(CheckUtf8(clients));
+    MACAW_RETURN_IF_ERROR(CheckClients(clients));
     SetClients(clients, grant);
     return authority->Assign(name, grant.owns, grant.owns_any, absl::Now());
   };
@@ -270,6 +289,14 @@ int AuditVerify(const std::string& path, const std::string& head) {
   return Report(Verify(path, head));
 }
 
+void AddClientOption(CLI::App* command, std::vector<std::string>& whole) {
+  command
+      ->add_option("--client", whole,
+                   "One of its clients by its whole name, commas included; once for each, also "
+                   "beside --clients")
+      ->allow_extra_args(false);
+}
+
 }  // namespace
 
 void AddPki(CLI::App& app, std::function<int()>& run) {
@@ -298,8 +325,10 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
       ->capture_default_str();
   invite
       ->add_option("--clients", options->clients,
-                   "Names of the clients that it owns, or * (default: one, named like the node)")
+                   "Names of the clients that it owns, with commas between them, or * (default: "
+                   "one, named like the node)")
       ->delimiter(',');
+  AddClientOption(invite, options->whole);
   invite->add_option("--lifetime", options->lifetime,
                      "Lifetime of its certificates (default: 30d)");
   invite->add_option("--open-for", options->open_for, "How long the code is good (default: 1d)");
@@ -318,11 +347,15 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
   auto clients = std::make_shared<std::vector<std::string>>();
   auto assigned = std::make_shared<std::string>();
   assign->add_option("NAME", *assigned, "The node")->required();
-  assign->add_option("--clients", *clients, "All that it owns from now on, or *")
-      ->required()
+  auto whole = std::make_shared<std::vector<std::string>>();
+  CLI::Option_group* names = assign->add_option_group("clients");
+  names
+      ->add_option("--clients", *clients, "All that it owns from now on, with commas between, or *")
       ->delimiter(',');
+  AddClientOption(names, *whole);
+  names->require_option(1, 2);
   assign->final_callback([=, folder = assign_folder, &run] {
-    run = [=] { return PkiAssign(*folder, *assigned, *clients); };
+    run = [=] { return PkiAssign(*folder, *assigned, Together(*clients, *whole)); };
   });
 
   const auto [revoke, revoke_folder] = add("revoke", "Shut a node out, from its next call on");

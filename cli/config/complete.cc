@@ -7,7 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/wrong_key.h"
 #include "core/spelling.h"
@@ -142,6 +142,19 @@ absl::StatusOr<Config> CompleteConfig(const GivenKeys& given, const Place& file,
   return config;
 }
 
+namespace {
+
+// Why no run's folder has this name; "": it may.
+std::string FaultOfFolderName(absl::string_view name) {
+  if (name.find('/') != absl::string_view::npos) return "must not contain \"/\"";
+  if (absl::c_any_of(name, absl::ascii_iscntrl)) return "must not contain control characters";
+  if (name == "." || name == "..") return "must not be \".\" or \"..\", which are other folders";
+  // Commands would take the folder for an option.
+  return absl::StartsWith(name, "-") ? "must not begin with \"-\"" : "";
+}
+
+}  // namespace
+
 absl::Status NameRun(const std::string& file, Config& config) {
   std::string& name = config.run.name;
   if (name.empty()) name = std::filesystem::path(file).stem().string();
@@ -151,18 +164,11 @@ absl::Status NameRun(const std::string& file, Config& config) {
         absl::StrCat("the run would be called \"", EscapeToUtf8(name),
                      "\" like the file, which is not UTF-8: set run.name"));
   }
-  if (name.find('/') != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, file.empty() ? "" : ": ",
-                     "run.name must not contain \"/\" (it names a folder), found \"", name, "\""));
-  }
-  if (absl::c_any_of(name, absl::ascii_iscntrl)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, file.empty() ? "" : ": ",
-                     "run.name must not contain control characters (it names a folder), found \"",
-                     absl::CHexEscape(name), "\""));
-  }
-  return absl::OkStatus();
+  const std::string fault = FaultOfFolderName(name);
+  if (fault.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(file, file.empty() ? "" : ": ", "run.name ", fault,
+                                                 " (it names a folder), found \"",
+                                                 EscapeToUtf8(name), "\""));
 }
 
 }  // namespace macaw::cli

@@ -116,7 +116,7 @@ std::string NotPairedText(const ResultTable& table, const std::string& metric) {
   const bool tested = std::ranges::any_of(table.rows, [](const TableRow& row) {
     return row.against_best.has_value() && row.against_best->p.has_value();
   });
-  if (tested) return "";
+  if (tested || table.has_equal_differences()) return "";  // a note of the table's says the latter
   return absl::StrCat(
       "--paired compared nothing by ", metric, ": ",
       table.rows.size() == 1 ? "all runs have the same settings, so there is one row."

@@ -8,6 +8,8 @@ namespace macaw::cli {
 namespace {
 
 constexpr double kConfidence = 0.95;
+// What differences of doubles and their mean may be off, relative to the values.
+constexpr double kRounding = 1e-13;
 
 // The continued fraction of I_x(a, b), which converges fast for x < (a + 1) / (a + b + 2).
 double Fraction(double a, double b, double x) {
@@ -82,19 +84,22 @@ Estimate EstimateOf(const std::vector<double>& values) {
 PairedComparison CompareInPairs(const std::vector<double>& values,
                                 const std::vector<double>& others) {
   std::vector<double> differences;
-  for (size_t i = 0; i < values.size(); ++i) differences.push_back(values[i] - others[i]);
+  double largest = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    differences.push_back(values[i] - others[i]);
+    largest = std::max({largest, std::fabs(values[i]), std::fabs(others[i])});
+  }
+  const double rounding = kRounding * largest;
   const Estimate estimate = EstimateOf(differences);
   PairedComparison paired;
   paired.n = estimate.n;
-  paired.difference = estimate.mean;
-  paired.interval = estimate.interval;
+  paired.difference = std::fabs(estimate.mean) <= rounding ? 0 : estimate.mean;
   if (!estimate.std.has_value()) return paired;
+  paired.same = *estimate.std <= rounding;
+  if (paired.same) return paired;
+  paired.interval = Around(paired.difference, *estimate.std, estimate.n);
   const double error = *estimate.std / std::sqrt(static_cast<double>(estimate.n));
-  if (error > 0) {
-    paired.p = StudentTwoSided(estimate.mean / error, static_cast<double>(estimate.n) - 1);
-  } else {
-    paired.p = estimate.mean == 0 ? 1 : 0;  // all differences are equal
-  }
+  paired.p = StudentTwoSided(paired.difference / error, static_cast<double>(estimate.n) - 1);
   return paired;
 }
 

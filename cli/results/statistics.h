@@ -32,9 +32,11 @@ Estimate EstimateOf(const std::vector<double>& values);
 // The t test of pairs: whether values[i] - others[i] has the mean 0. Both have the same size.
 struct PairedComparison {
   size_t n = 0;
-  double difference = 0;  // the mean of values[i] - others[i]
+  double difference = 0;  // the mean of values[i] - others[i]; 0 where rounding alone is left of it
+  bool same = false;      // two pairs or more, and all differences are equal up to rounding
+  // Of two pairs or more. Equal differences have no deviation to measure them by: none of both.
   std::optional<Interval> interval;
-  std::optional<double> p;  // two-sided; two pairs or more
+  std::optional<double> p;  // two-sided
 };
 PairedComparison CompareInPairs(const std::vector<double>& values,
                                 const std::vector<double>& others);

@@ -178,6 +178,12 @@ void AddNotes(ResultTable& table) {
         " against the best row, over common seeds; Holm's holds for all rows together. The best of "
         "many looks better than it is: confirm it with new seeds."));
   }
+  if (table.has_equal_differences()) {
+    table.notes.push_back(absl::StrCat(
+        "A row whose ", table.metrics[*table.chosen],
+        " differs from the best by the same number with every seed has no interval and no p: there "
+        "is no deviation to test it by. More seeds, or more test rows, tell more."));
+  }
   const auto candidates = std::ranges::count(table.rows, false, &TableRow::baseline);
   if (std::cmp_less(candidates, table.rows.size())) {
     table.notes.push_back(
@@ -269,6 +275,12 @@ size_t ResultTable::runs() const {
 
 bool ResultTable::several_seeds() const {
   return std::ranges::any_of(rows, [](const TableRow& row) { return row.runs.size() > 1; });
+}
+
+bool ResultTable::has_equal_differences() const {
+  return std::ranges::any_of(rows, [](const TableRow& row) {
+    return row.against_best.has_value() && row.against_best->same;
+  });
 }
 
 bool ResultTable::paired() const {

@@ -64,7 +64,8 @@ struct ResultTable {
   size_t Count(TableRun::State state) const;  // a run that goes on is open
   size_t runs() const;
   bool several_seeds() const;
-  bool paired() const;  // shows comparisons with the best row
+  bool paired() const;                 // shows comparisons with the best row
+  bool has_equal_differences() const;  // a row is equally far from the best with each seed
 };
 
 // Computes everything that follows from the runs: estimates, the order, the best row, the paired

@@ -22,6 +22,7 @@
 #include "cli/config/writer.h"
 #include "cli/identity/certificates.h"
 #include "cli/process/exit.h"
+#include "cli/process/kept_places.h"
 #include "cli/process/lock.h"
 #include "cli/process/notify.h"
 #include "cli/process/programs.h"
@@ -290,7 +291,8 @@ absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<RunQueue> queue, RunQueue::Open(options.folder));
   MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
   MACAW_ASSIGN_OR_RETURN(const Bell bell, Bell::Make());
-  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoor(options.authority));
+  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door,
+                         OpenDoor(ChooseAuthority("", false, options.authority).folder));
   Desk desk(*queue, bell);
   // Always there: the first operator is not enrolled yet.
   MACAW_ASSIGN_OR_RETURN(

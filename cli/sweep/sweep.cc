@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,7 +26,16 @@
 namespace macaw::cli {
 namespace {
 
+std::string StemOf(const SweepOptions& options) {
+  return std::filesystem::path(options.file).stem().string();
+}
+
 absl::StatusOr<SweepFile> FileOf(const SweepOptions& options) {
+  const std::string stem = StemOf(options);
+  if (options.out.empty() && (stem == "." || stem == "..")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.file, ": no folder of a sweep is named \"", stem, "\": give it one with --out"));
+  }
   MACAW_ASSIGN_OR_RETURN(SweepFile file, ReadSweepFile(options.file));
   SweepSettings& settings = file.settings;
   settings.jobs = options.jobs.value_or(settings.jobs);
@@ -86,8 +96,7 @@ absl::Status Show(const SweepShowOptions& options) {
 }  // namespace
 
 int Sweep(const SweepOptions& options) {
-  const std::string stem = std::filesystem::path(options.file).stem().string();
-  const SweepFolder folder(options.out.empty() ? "sweeps/" + stem : options.out);
+  const SweepFolder folder(options.out.empty() ? "sweeps/" + StemOf(options) : options.out);
   return RunSweep({.read = [&] { return FileOf(options); },
                    .is_known = [&](const Job& job) { return folder.Has(job); },
                    .open = [&](PreparedSweep&) { return Hold(folder); },

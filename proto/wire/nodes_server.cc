@@ -1,5 +1,6 @@
 #include "proto/wire/nodes_server.h"
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/logging.h"
 #include "core/status.h"
 #include "macaw/v1/admin.grpc.pb.h"
+#include "proto/fleet/client_table.h"
 #include "proto/wire/admin_listener.h"
 #include "proto/wire/refusal.h"
 
@@ -83,6 +85,9 @@ class NodesService final : public v1::Nodes::CallbackService {
                                                " bytes: invite the node with some of them, and "
                                                "enter all of them by macaw pki assign"));
     }
+    const std::set<std::string> clients(request.clients().begin(), request.clients().end());
+    if (clients != std::set<std::string>{""})
+      MACAW_RETURN_IF_ERROR(fleet::CheckNames({clients.begin(), clients.end()}));
     SetClients({request.clients().begin(), request.clients().end()}, node.grant);
     constexpr uint64_t kMostSeconds = 365ull * 24 * 3600;
     if (request.open_for_seconds() > kMostSeconds)

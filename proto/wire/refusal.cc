@@ -1,7 +1,10 @@
 #include "proto/wire/refusal.h"
 
+#include <algorithm>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "core/utf8.h"
 #include "proto/wire/limits.h"
 
 namespace macaw::wire {
@@ -92,11 +95,20 @@ absl::Status FromGrpc(const grpc::Status& status) {
 }
 
 std::string CleanText(absl::string_view text) {
-  std::string clean(text.substr(0, kMaxTextBytes));
-  for (char& c : clean) {
-    if (static_cast<unsigned char>(c) >= 0x80 ||
-        (static_cast<unsigned char>(c) < 0x20 && c != '\n'))
-      c = '?';
+  std::string clean;
+  text = HeadOf(text, kMaxTextBytes);
+  while (!text.empty()) {
+    const absl::string_view good = text.substr(0, FirstNotUtf8(text));
+    absl::StrAppend(&clean, good, good.size() < text.size() ? "?" : "");
+    text.remove_prefix(std::min(good.size() + 1, text.size()));
+  }
+  const auto byte = [&clean](size_t i) {
+    return i < clean.size() ? static_cast<unsigned char>(clean[i]) : 0;
+  };
+  for (size_t i = 0; i < clean.size(); ++i) {
+    if (byte(i) < 0x20 && clean[i] != '\n') clean[i] = '?';
+    // U+0080 to U+009F, which drive some terminals
+    if (byte(i) == 0xc2 && byte(i + 1) < 0xa0) clean[i] = clean[i + 1] = '?';
   }
   return clean;
 }

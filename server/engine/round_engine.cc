@@ -11,29 +11,13 @@
 #include "core/logging.h"
 #include "core/status.h"
 #include "plan/real_arrivals.h"
+#include "server/engine/begin_checks.h"
 #include "server/engine/drawn_round.h"
 #include "server/engine/part_checks.h"
 #include "server/engine/totals.h"
 #include "training/api/class_counts.h"
 
 namespace macaw::server {
-namespace {
-
-// Of a simulation they are refused before the run (cli/config/resolve.cc). A fleet's plan is
-// resolved before its clients are known.
-absl::Status CheckUnlearned(const EvaluationConfig& evaluation, uint64_t clients) {
-  for (const uint64_t client : evaluation.unlearn) {
-    if (client < clients) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("evaluation.unlearn names client ", client,
-                     ", and the registered clients have the numbers 0 to ", clients - 1,
-                     ", in the order of their names: name one of these in the server's file, or "
-                     "remove the key, and begin the run again"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler)
     : options_(std::move(options)),
@@ -70,9 +54,9 @@ void RoundEngine::Begin(TimePoint now) {
         "the workers' data (files, partition or seed) differs from what the checkpoint was trained "
         "on"));
   }
-  if (const absl::Status named = CheckUnlearned(options_.run.evaluation, roster_.clients());
-      !named.ok())
-    return Fail(named);
+  if (const absl::Status asked = CheckAtBegin(options_.run.evaluation, roster_, completed_ > 0);
+      !asked.ok())
+    return Fail(asked);
   const absl::StatusOr<NamedGroups> groups = NamedGroups::Parse(options_.run.evaluation.groups);
   if (!groups.ok()) return Fail(groups.status());
   if (const std::string idle =

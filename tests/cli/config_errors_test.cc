@@ -76,6 +76,14 @@ TEST(ConfigErrors, SayWhatIsExpectedAndWhatWasFound) {
   EXPECT_EQ(Refusal(With("[run]\nname = \"a\\nb\"\n")),
             "exp.toml: run.name must not contain control characters (it names a folder), found "
             "\"a\\nb\"");
+  for (const std::string name : {".", ".."}) {
+    EXPECT_EQ(Refusal(With("[run]\nname = \"" + name + "\"\n")),
+              "exp.toml: run.name must not be \".\" or \"..\", which are other folders (it names a "
+              "folder), found \"" +
+                  name + "\"");
+  }
+  EXPECT_EQ(Refusal(With("[run]\nname = \"-v\"\n")),
+            "exp.toml: run.name must not begin with \"-\" (it names a folder), found \"-v\"");
   EXPECT_EQ(Refusal(With("[local]\nclass_weights = [1, \"x\"]\n")),
             "exp.toml:8: local.class_weights must be a list of numbers > 0, found [1, \"x\"]");
   EXPECT_EQ(Refusal(With("[local]\nlr = {a = 1}\n")),

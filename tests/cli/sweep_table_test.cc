@@ -83,13 +83,14 @@ TEST(SweepTable, TheBestMeanComesFirstAndOthersAreComparedWithIt) {
   EXPECT_THAT(
       TableText(table),
       StartsWith("configuration  local.lr  runs  seeds  test_accuracy    95 % interval      "
-                 "minus the best  95 % interval       p         p, Holm\n"
+                 "minus the best  95 % interval      p       p, Holm\n"
                  "002            0.2       2     1, 2   0.8500 ± 0.0707  0.2147 to 1.4853   "
-                 "-               -                   -         -\n"
+                 "-               -                  -       -\n"
                  "003            0.25      2     1, 2   0.7600 ± 0.0849  -0.0024 to 1.5224  "
-                 "-0.0900         -0.2171 to 0.0371   0.0704    0.0704\n"
+                 "-0.0900         -0.2171 to 0.0371  0.0704  0.0704\n"
                  "001            0.1       2     1, 2   0.5500 ± 0.0707  -0.0853 to 1.1853  "
-                 "-0.3000         -0.3000 to -0.3000  "));
+                 "-0.3000         -                  -       -\n"));
+  EXPECT_THAT(TableText(table), HasSubstr("by the same number with every seed"));
   EXPECT_THAT(TableCsv(table),
               AllOf(HasSubstr("configuration,local.lr,runs,seeds,failed,rounds,test_accuracy,"
                               "test_accuracy_std,test_accuracy_low,test_accuracy_high,minus_best,"),

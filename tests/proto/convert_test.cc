@@ -326,6 +326,10 @@ TEST(Refusals, FreeTextIsMadeFitForAString) {
       .reason = std::string("bad \xff\xfe\0 bytes", 13) + std::string(10'000, 'x')};
   const v1::CommitReply message = ToWire(reply, InlineRule{});
   EXPECT_THAT(message.reason(), StartsWith("bad ???"));
+  EXPECT_EQ(CleanText("\u65e5\u672c \u2026\n"), "\u65e5\u672c \u2026\n")
+      << "names are told as they are";
+  EXPECT_EQ(CleanText("a\u009b1m\x1b[\xe2\x80"), "a??1m?[??") << "and drive no terminal";
+  EXPECT_LE(CleanText(std::string(4095, 'x') + "\u65e5").size(), 4096u);
   EXPECT_LE(message.reason().size(), 4096u);
   EXPECT_TRUE(FromWire(message).ok());
 }

@@ -98,6 +98,9 @@ TEST(Callers, AnOwnerBringsTheClientsThatItWasEnteredWith) {
   const absl::Status refused = bring("6");
   EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("does not own a client named \"6\""));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("macaw pki assign anna --client 6 enters"));
+  EXPECT_THAT(std::string(bring("a b, \"c\"").message()),
+              HasSubstr("--client 'a b, \"c\"' enters it"));
   EXPECT_TRUE(bring("7").ok());
 }
 

@@ -195,5 +195,30 @@ TEST(UnlearnedClients, ThatDoNotExistEndTheRunBeforeItsFirstRound) {
   }
 }
 
+// A fleet's plan does not say whether a node brings a test set.
+TEST(LeftOutClients, NeedATestSetForAllOfANewRun) {
+  for (const uint64_t test_rows : {0, 100}) {
+    for (const uint32_t completed : {0, 1}) {
+      Durable durable;
+      const scheduler::PlannedStealingScheduler scheduler;
+      RunPlan run = TestRun(2);
+      run.evaluation.leave_one_out = 1;
+      EngineDriver engine(EngineOptions{.run = run, .completed = completed}, scheduler, durable,
+                          /*rounds=*/2, /*phases=*/1);
+      fleet::RegisterRequest node = NodeWithEverybody("w", 1);
+      node.central_test_rows = test_rows;
+      if (test_rows == 0) node.central_test_digest = {};
+      const auto joined = engine.Register(node, {.rows = Examples()}, TimePoint());
+      ASSERT_TRUE(joined.ok()) << joined.status();
+      const bool refused = test_rows == 0 && completed == 0;
+      EXPECT_EQ(engine.ended.has_value(), refused) << engine.error;
+      if (!refused) continue;
+      EXPECT_TRUE(absl::IsInvalidArgument(engine.error)) << engine.error;
+      EXPECT_THAT(std::string(engine.error.message()),
+                  AllOf(HasSubstr("evaluation.leave_one_out"), HasSubstr("server.workers")));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace macaw::server

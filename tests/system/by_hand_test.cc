@@ -85,6 +85,35 @@ TEST_F(ByHand, AnInterruptedRunGoesOnWithItsFolderAlone) {
   EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
 }
 
+// The options of the first start are not given again.
+TEST_F(ByHand, AResumedServerHasTheAddressAndTheAuthorityThatItHad) {
+  const std::string authority = folder_ / "authority";
+  ASSERT_EQ(RunMacaw("pki init --dir " + authority).exit, 0);
+  {
+    const auto server = Server({"--config", config_, "--authority", authority});
+    ::kill(server->pid(), SIGKILL);
+    server->Wait();
+  }
+  const std::string address = testing_support::Slurp(run_ + "/address");
+  const auto stopped = [&](std::vector<std::string> more) {
+    Program server("macaw-server", Plus({"--run-dir", run_, "--resume"}, more));
+    EXPECT_TRUE(server.WaitFor("listening on")) << server.text();
+    ::kill(server.pid(), SIGINT);
+    EXPECT_EQ(server.Wait(), 130) << server.text();
+    return server.text();
+  };
+  EXPECT_THAT(stopped({}), Not(HasSubstr("not encrypted")));
+  EXPECT_EQ(testing_support::Slurp(run_ + "/address"), address);
+  std::filesystem::rename(authority, folder_ / "moved");
+  Program gone("macaw-server", {"--run-dir", run_, "--resume"});
+  EXPECT_EQ(gone.Wait(), 1) << gone.text();
+  EXPECT_THAT(gone.text(), AllOf(HasSubstr("holds no authority"), HasSubstr("--authority off")));
+  EXPECT_THAT(stopped({"--authority", folder_ / "moved"}), Not(HasSubstr("not encrypted")));
+  EXPECT_THAT(stopped({}), Not(HasSubstr("not encrypted")));
+  EXPECT_THAT(stopped({"--authority", "off"}), HasSubstr("not encrypted"));
+  EXPECT_EQ(testing_support::Slurp(run_ + "/address"), address);
+}
+
 // As a service manager does it: the same command each time.
 TEST_F(ByHand, ResumeIfBegunBeginsOnceAndGoesOnAfterwards) {
   {

@@ -25,6 +25,7 @@
 namespace macaw {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using Json = nlohmann::json;
@@ -269,6 +270,50 @@ TEST_F(Pki, SaysWhatIsWrongWithACommand) {
   EXPECT_THAT(Macaw("pki list --dir /nowhere").text, HasSubstr("macaw pki init --dir /nowhere"));
 }
 
+// As a spreadsheet may have them.
+TEST_F(Pki, TakesWholeNamesOfClientsAndRefusesThoseThatNoServerTakes) {
+  const std::string in = " --dir " + authority_;
+  EXPECT_EQ(Macaw("pki invite a --clients x,y --client 'a b, \"c\"' --client z" + in).exit, 0);
+  EXPECT_THAT(Macaw("pki list --json" + in).text,
+              AllOf(HasSubstr("\"x\""), HasSubstr("\"y\""), HasSubstr("\"z\""),
+                    HasSubstr(R"("a b, \"c\"")")));
+  const Printed none = Macaw("pki assign a" + in);
+  EXPECT_NE(none.exit, 0);
+  EXPECT_THAT(none.text, HasSubstr("--client"));
+  for (const std::string& name : {std::string(129, 'x'), std::string("b\an")}) {
+    for (const char* option : {"--client", "--clients"}) {
+      const Printed printed = Macaw(absl::StrCat("pki invite c ", option, " '", name, "'", in));
+      EXPECT_NE(printed.exit, 0) << printed.text;
+      EXPECT_THAT(printed.text, HasSubstr("1 to 128 bytes without control characters"));
+    }
+  }
+  EXPECT_THAT(Macaw("pki list" + in).text, Not(HasSubstr("\nc ")));
+}
+
+// The worker would end with the same words at its start.
+TEST(Fleet, CheckRefusesNamesOfClientsThatNoServerTakes) {
+  const TemporaryFolder folder;
+  const std::string node =
+      folder.Write("node.toml",
+                   "[node]\nowner = true\n[data]\nsource = \"csv\"\npath = \"rows.csv\"\n"
+                   "client_column = \"user\"\n[local]\nlr = 3.0\n");
+  const auto check = [&](const std::string& name) {
+    std::string rows = "user,a,b,label\n";
+    for (const char* row : {",1,2,x\n", ",2,1,y\n", ",3,4,x\n"}) absl::StrAppend(&rows, name, row);
+    folder.Write("rows.csv", rows);
+    return Worker("check --config " + node);
+  };
+  const Printed ready = check("ben");
+  EXPECT_EQ(ready.exit, 0) << ready.text;
+  EXPECT_THAT(ready.text, AllOf(HasSubstr("[local]"), HasSubstr("the server's file decides")));
+  for (const std::string& name : {std::string(129, 'x'), std::string("b\an")}) {
+    const Printed printed = check(name);
+    EXPECT_EQ(printed.exit, 2) << printed.text;
+    EXPECT_THAT(printed.text, AllOf(HasSubstr("1 to 128 bytes without control characters"),
+                                    Not(HasSubstr("ready"))));
+  }
+}
+
 TEST_F(Pki, AChangedRegistryIsNoticed) {
   ASSERT_EQ(Macaw("pki invite phone-7 --dir " + authority_).exit, 0);
   ASSERT_EQ(Macaw("pki invite phone-8 --dir " + authority_).exit, 0);
@@ -332,6 +377,8 @@ TEST_F(Pki, AWorkerSaysWhatIsWrongWithItsIdentity) {
   EXPECT_THAT(
       Worker("enrol --server 127.0.0.1:1 --identity " + folder_ / "identity" + " MACAW-77").text,
       HasSubstr("the invite is incomplete"));
+  EXPECT_THAT(Worker("enrol --server 127.0.0.1:1 --identity " + folder_ / "identity" + " ''").text,
+              HasSubstr("the invite is incomplete"));
 }
 
 }  // namespace
