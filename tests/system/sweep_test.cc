@@ -80,6 +80,15 @@ algorithm.name = ["fedavg", "scaffold"]
   const testing_support::TemporaryFolder folder_;
 };
 
+TEST_F(SweepTest, AFileWhoseNameIsAnotherFolderNeedsOne) {
+  Grid();
+  const std::string file = folder_.Write("..toml", Text("sweep.toml"));
+  const Printed refused = Sweep(file, "--dry-run");
+  EXPECT_EQ(refused.exit, 2) << refused.text;
+  EXPECT_THAT(refused.text, HasSubstr("--out"));
+  EXPECT_EQ(Sweep(file, "--dry-run --out " + folder_ / "named").exit, 0);
+}
+
 TEST_F(SweepTest, KilledTwiceItEndsWithTheSameTable) {
   const std::string file = Grid();
   const Printed plain = Sweep(file, "--jobs 2 --out " + folder_ / "plain");
