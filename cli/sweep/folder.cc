@@ -42,6 +42,18 @@ std::vector<std::string> ChangedFiles(const Json& there, const Json& here) {
   return keys;
 }
 
+// Of a folder without a plan: an error if it has what a sweep would write over or hide.
+absl::Status CheckHasNoOther(const std::string& path) {
+  for (const char* file : {"table.csv", "best.toml", "report.html", "config.toml"}) {
+    if (!FileExists(absl::StrCat(path, "/", file))) continue;
+    const bool run = absl::string_view(file) == "config.toml";
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, run ? " holds a run" : absl::StrCat(" holds no sweep, and has a ", file),
+                     ": name another folder by --out", run ? "" : ", or move the file"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool SweepFolder::HasPlan() const { return FileExists(path_ + "/sweep.json"); }
@@ -72,7 +84,7 @@ std::string SweepFolder::RunOf(const SweepPlan& plan, const std::string& job) co
 
 absl::Status SweepFolder::CheckSame(const SweepPlan& plan) const {
   constexpr char kAdvice[] = ": name another --out, or give it what it had";
-  if (!HasPlan()) return absl::OkStatus();
+  if (!HasPlan()) return CheckHasNoOther(path_);
   MACAW_ASSIGN_OR_RETURN(const SweepPlan before, ReadPlan());
   if (before.rungs != plan.rungs || before.factor != plan.factor) {
     return absl::AlreadyExistsError(

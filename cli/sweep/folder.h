@@ -41,7 +41,7 @@ class SweepFolder {
   // Whether an earlier command has made a job of this name.
   bool HasBegun(const std::string& job) const;
   // Returns an error if the folder is of a sweep whose configurations have other settings, or whose
-  // rungs are others. Further seeds and configurations may be added, another metric may be chosen,
+  // rungs are others; or if it holds no sweep, but a run or files that a sweep writes. Further seeds and configurations may be added, another metric may be chosen,
   // and it may be computed elsewhere or otherwise.
   absl::Status CheckSame(const SweepPlan& plan) const;
   // Checks that, and writes plan and jobs.
