@@ -42,6 +42,17 @@ std::vector<std::string> ChangedFiles(const Json& there, const Json& here) {
   return keys;
 }
 
+// Takes over the digests of files that the earlier plan knows and this one does not ask for, such as
+// those of seeds that it leaves out.
+void KeepInputs(const SweepPlan& before, SweepPlan& plan) {
+  for (Configuration& configuration : plan.configurations) {
+    const size_t at = before.IndexOf(configuration.name);
+    if (at == before.configurations.size()) continue;
+    for (const auto& [key, digest] : before.configurations[at].inputs.items())
+      if (!configuration.inputs.contains(key)) configuration.inputs[key] = digest;
+  }
+}
+
 }  // namespace
 
 bool SweepFolder::HasPlan() const { return FileExists(path_ + "/sweep.json"); }
@@ -111,7 +122,12 @@ absl::Status SweepFolder::Write(const PreparedSweep& sweep) const {
   for (const Job& job : sweep.jobs) {
     if (!Has(job)) MACAW_RETURN_IF_ERROR(AtomicWriteFile(JobFile(job.name), job.config));
   }
-  return AtomicWriteFile(path_ + "/sweep.json", JsonOf(sweep.plan));
+  SweepPlan plan = sweep.plan;
+  if (HasPlan()) {
+    MACAW_ASSIGN_OR_RETURN(const SweepPlan before, ReadPlan());
+    KeepInputs(before, plan);
+  }
+  return AtomicWriteFile(path_ + "/sweep.json", JsonOf(plan));
 }
 
 absl::StatusOr<JobResult> SweepFolder::ReadResult(const std::string& job) const {

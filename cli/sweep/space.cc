@@ -186,6 +186,20 @@ Value Draw(const Axis& axis, uint32_t sample, uint64_t seed) {
   return value;
 }
 
+// A value that is a table sets several keys.
+void Flatten(const std::string& key, const Value& value, Point& into) {
+  const Table* const table = value.As<Table>();
+  if (table == nullptr) {
+    into.push_back({key, value});
+    return;
+  }
+  for (const auto& [name, inner] : *table) {
+    Value placed = inner;
+    placed.place = value.place;
+    Flatten(absl::StrCat(key, ".", name), placed, into);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Axis>> ReadAxes(const Table& keys) {
@@ -235,6 +249,12 @@ std::vector<Point> PointsOf(const std::vector<Axis>& axes, uint32_t samples, uin
     });
   }
   return points;
+}
+
+Point WithoutTables(const Point& point) {
+  Point flat;
+  for (const settings::Setting& setting : point) Flatten(setting.key, setting.value, flat);
+  return flat;
 }
 
 }  // namespace macaw::cli
