@@ -274,6 +274,56 @@ TEST_F(SweepPlanTest, WarnsWhereTestRowsChooseAndRefusesAMetricWithoutRows) {
   EXPECT_EQ(without.plan.metric, "train_loss") << "there are no test rows";
 }
 
+TEST_F(SweepPlanTest, RefusesAMetricThatNoRunCanHave) {
+  const auto refused = [&](const std::string& metric) {
+    return Refused(absl::StrCat("base = \"run.toml\"\nmetric = \"", metric, "\"\n"));
+  };
+  for (const char* of_devices : {"virtual_seconds_to_0.8", "virtual_seconds",
+                                 "total_virtual_seconds", "late", "staleness"}) {
+    EXPECT_THAT(refused(of_devices), AllOf(HasSubstr(of_devices), HasSubstr("[devices]")));
+  }
+  for (const char* last : {"train_loss", "train_accuracy", "bytes_up", "seconds"}) {
+    EXPECT_THAT(refused(absl::StrCat("best_", last)),
+                AllOf(HasSubstr("will have no value"), HasSubstr(absl::StrCat("\"", last, "\""))));
+  }
+  EXPECT_THAT(refused("best_tran_loss"), HasSubstr("did you mean"));
+  EXPECT_THAT(refused("test_accuracy_at_best_val_accuracy"),
+              HasSubstr("data.central_val_fraction"));
+  EXPECT_THAT(refused("test_accuracy_at_best_test_loss"), HasSubstr("validation rows"));
+  EXPECT_THAT(Refused("base = \"run.toml\"\nreport = [\"best_train_loss\"]\n"),
+              HasSubstr("report \"best_train_loss\""));
+  for (const char* known : {"rounds_to_0.8", "bytes_up_to_0.9", "best_test_loss", "seconds",
+                            "rounds_per_second", "total_bytes_down", "train_loss"}) {
+    EXPECT_EQ(Sweep(absl::StrCat("metric = \"", known, "\"\n")).plan.metric, known);
+  }
+}
+
+TEST_F(SweepPlanTest, TakesMetricsOfTheClockAndOfBestRoundsWhereRunsHaveThem) {
+  const std::string devices = "[keys]\ndevices.family = [\"phones\"]\n";
+  for (const char* metric : {"virtual_seconds_to_0.8", "total_virtual_seconds", "late"})
+    EXPECT_EQ(Sweep(absl::StrCat("metric = \"", metric, "\"\n", devices)).plan.metric, metric);
+  EXPECT_THAT(Refused("base = \"run.toml\"\nmetric = \"staleness\"\n" + devices),
+              HasSubstr("round.mode"));
+  const std::string best = "test_accuracy_at_best_clients_val_accuracy";
+  const std::string validation =
+      "[keys]\ndata.val_fraction = [0.2]\nevaluation.splits = [[\"test\", \"validation\"]]\n";
+  EXPECT_EQ(Sweep(absl::StrCat("metric = \"", best, "\"\n", validation)).plan.metric, best);
+}
+
+TEST_F(SweepPlanTest, ClientsThatTrainNothingHaveNoMetricOfTraining) {
+  const std::string base =
+      "[base]\ndata.source = \"synthetic\"\nmodel.layers = [\"linear 10\"]\ncohort.size = 10\n"
+      "data.synthetic = {clients = 50, max_size = 50}\n";
+  const std::string both = "[keys]\nalgorithm.name = [\"kmeans\", \"fedavg\"]\n" + base;
+  EXPECT_THAT(Refused("metric = \"train_loss\"\n" + both),
+              AllOf(HasSubstr("\"kmeans\" train nothing"), HasSubstr("train_loss")));
+  const std::string alone = "[keys]\nalgorithm.name = [\"kmeans\"]\n" + base;
+  const auto without = Read(alone + "data.test_fraction = 0.0\n");
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->plan.metric, "rule_inertia");
+  EXPECT_FALSE(without->plan.higher);
+}
+
 TEST_F(SweepPlanTest, SaysWhatSeedsDoNotCover) {
   const std::string seeds = "seeds = [1, 2]\n[keys]\n";
   EXPECT_THAT(Sweep(seeds + "local.lr = [0.1]\n").warnings, testing::IsEmpty());
