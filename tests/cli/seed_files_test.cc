@@ -1,5 +1,5 @@
-// The files of first weights that {seed} in model.init names: all are looked for before a sweep, and
-// a sweep goes on with the same ones alone.
+// The files of first weights that {seed} in model.init names: all are looked for before a sweep,
+// and a sweep goes on with the same ones alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
