@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/key_error.h"
 #include "cli/sweep/prepare.h"
+#include "cli/sweep/space.h"
 #include "tests/cli/config_test_util.h"
 #include "tests/cli/sweep_plan_fixture.h"
 
@@ -174,6 +177,34 @@ TEST_F(SweepPlanTest, DrawsStayInTheirRangesAndDependOnTheirKeyAlone) {
   }
   const PreparedSweep other = Sweep("samples = 5\nsample_seed = 7\n[keys]\n" + lr);
   EXPECT_NE(one.plan.configurations[0].values, other.plan.configurations[0].values);
+}
+
+TEST(SweepSpace, DrawsFromRangesWhoseEndsAreFurtherApartThanANumberCanSay) {
+  const auto draws = [](Axis::Kind kind, double low, double high) {
+    Axis axis;
+    axis.key = "local.lr";
+    axis.kind = kind;
+    axis.low = low;
+    axis.high = high;
+    std::vector<double> values;
+    for (const Point& point : PointsOf({axis}, /*samples=*/200, /*seed=*/0))
+      values.push_back(*point[0].value.As<double>());
+    return values;
+  };
+  const auto below = [](const std::vector<double>& values, double middle) {
+    return std::ranges::count_if(values, [&](double value) { return value < middle; });
+  };
+  const std::vector<double> wide = draws(Axis::Kind::kLogUniform, 1e-10, 1e299);
+  EXPECT_NEAR(static_cast<double>(below(wide, std::pow(10, 144.5))), 100, 30);
+  EXPECT_GE(std::ranges::min(wide), 1e-10);
+  EXPECT_LE(std::ranges::max(wide), 1e299);
+  const std::vector<double> both = draws(Axis::Kind::kUniform, -1.5e308, 1.5e308);
+  EXPECT_NEAR(static_cast<double>(below(both, 0)), 100, 30);
+  EXPECT_NEAR(static_cast<double>(below(both, 0.75e308)), 150, 30);
+  // Draws of other ranges are those of every version.
+  const std::vector<double> usual = draws(Axis::Kind::kLogUniform, 0.001, 1);
+  EXPECT_THAT(std::vector<double>(usual.begin(), usual.begin() + 3),
+              ElementsAre(0.142284, 0.284399, 0.011464));
 }
 
 TEST_F(SweepPlanTest, EachPointOfAGridHasTheSameDraws) {
