@@ -75,6 +75,18 @@ void KeepEarlier(const SweepPlan& before, SweepPlan& plan) {
 // "007" of "007-seed1"
 std::string ConfigurationOf(const std::string& job) { return job.substr(0, job.rfind("-seed")); }
 
+// Of a folder without a plan: an error if it has what a sweep would write over or hide.
+absl::Status CheckHasNoOther(const std::string& path) {
+  for (const char* file : {"table.csv", "best.toml", "report.html", "config.toml"}) {
+    if (!FileExists(absl::StrCat(path, "/", file))) continue;
+    const bool run = absl::string_view(file) == "config.toml";
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, run ? " holds a run" : absl::StrCat(" holds no sweep, and has a ", file),
+                     ": name another folder by --out", run ? "" : ", or move the file"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool SweepFolder::HasPlan() const { return FileExists(path_ + "/sweep.json"); }
@@ -105,7 +117,7 @@ std::string SweepFolder::RunOf(const SweepPlan& plan, const std::string& job) co
 
 absl::Status SweepFolder::CheckSame(const SweepPlan& plan) const {
   constexpr char kAdvice[] = ": name another --out, or give it what it had";
-  if (!HasPlan()) return absl::OkStatus();
+  if (!HasPlan()) return CheckHasNoOther(path_);
   MACAW_ASSIGN_OR_RETURN(const SweepPlan before, ReadPlan());
   if (before.rungs != plan.rungs || before.factor != plan.factor) {
     return absl::AlreadyExistsError(

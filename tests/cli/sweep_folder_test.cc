@@ -6,6 +6,7 @@
 
 #include "cli/sweep/folder.h"
 #include "cli/sweep/prepare.h"
+#include "core/files.h"
 #include "testing/temporary_folder.h"
 #include "tests/cli/sweep_plan_fixture.h"
 
@@ -79,6 +80,21 @@ TEST_F(SweepFolderTest, AFolderTakesFurtherConfigurationsAndRemembersThoseThatAr
   ASSERT_TRUE(folder.Write(more).ok());
   EXPECT_EQ(*folder.CountLeftOut(), 0u);
   EXPECT_EQ(JsonOf(*folder.ReadPlan()), JsonOf(more.plan));
+}
+
+TEST_F(SweepFolderTest, AFolderThatHoldsSomethingElseIsLeftAlone) {
+  const std::string keys = "seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.2]\n";
+  const SweepFolder with_table(folder_ / "with-table");
+  const std::string table = folder_.Write("with-table/table.csv", "mine\n");
+  EXPECT_THAT(std::string(with_table.Write(Sweep(keys)).message()),
+              AllOf(HasSubstr("holds no sweep, and has a table.csv"), HasSubstr("--out")));
+  EXPECT_EQ(*ReadFile(table), "mine\n");
+  folder_.Write("run/config.toml", "");
+  EXPECT_THAT(std::string(SweepFolder(folder_ / "run").Write(Sweep(keys)).message()),
+              HasSubstr("holds a run"));
+  // The sweep's own file, and that of its normalisation, may lie there.
+  folder_.Write("own/sweep.toml", keys);
+  EXPECT_TRUE(SweepFolder(folder_ / "own").Write(Sweep(keys)).ok());
 }
 
 TEST_F(SweepFolderTest, AFolderTakesNoFileThatHasChanged) {
