@@ -19,12 +19,12 @@ bool InitFollowsTheSeed(const Config& config) {
          config.run.model.seed == config.run.seed;
 }
 
-namespace {
-
-std::string InitFile(const Config& config) {
+std::string InitFileOf(const Config& config) {
   return absl::StrReplaceAll(config.node.model_init,
                              {{kSeedInPath, absl::StrCat(config.run.model.seed)}});
 }
+
+namespace {
 
 // Of a file that says how its adapters count, as runs write it: whether that is as in this model.
 absl::Status CheckScalesOf(const SafetensorsFile& file, const models::ModelSpec& spec) {
@@ -48,7 +48,7 @@ absl::StatusOr<FlatVector> PlainWeights(const Config& config, const models::Mode
     std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});
     return weights;
   }
-  absl::StatusOr<FlatVector> weights = ReadModel(InitFile(config), spec.layout);
+  absl::StatusOr<FlatVector> weights = ReadModel(InitFileOf(config), spec.layout);
   if (!weights.ok()) return Annotate(weights.status(), "model.init");
   return weights;
 }
@@ -64,7 +64,7 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
   if (spec.adapters.empty()) return PlainWeights(config, spec);
   if (!config.node.model_init.empty() && config.node.model_init != "zero") {
     // The model of a run with adapters has them in its file, and they go on from there.
-    absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(InitFile(config));
+    absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(InitFileOf(config));
     if (!file.ok()) return Annotate(file.status(), "model.init");
     if (file->tensors().contains(AdapterOf(spec))) {
       absl::StatusOr<FlatVector> weights = PlainWeights(config, spec);

@@ -14,10 +14,9 @@ class InputDigests {
   // A JSON object from key to digest: {"data.path": "3f2a91c4d0b75e16"}. Keys without a file here
   // are left out.
   std::string Json(const Config& config);
+  const std::string& Of(const std::string& path);  // DigestOfInput, of each path once
 
  private:
-  const std::string& Of(const std::string& path);
-
   std::map<std::string, std::string> by_path_;  // "": there is no such file
 };
 

@@ -51,6 +51,8 @@ absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
 inline constexpr char kSeedInPath[] = "{seed}";
 // Whether runs that differ in run.seed start from other weights of model.init.
 bool InitFollowsTheSeed(const Config& config);
+// model.init with the run's model.seed in its path.
+std::string InitFileOf(const Config& config);
 
 // The weights before round 1: from the seed, or from model.init. Of a model with adapters, the file
 // has all its tensors, or those of the model without: then adapters begin as their `start` says.

@@ -1,6 +1,11 @@
 #include "cli/sweep/folder.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -41,6 +46,34 @@ std::vector<std::string> ChangedFiles(const Json& there, const Json& here) {
   }
   return keys;
 }
+
+// The configuration that the folder has under this name, in the sweep or earlier; null: none.
+const Configuration* Known(const SweepPlan& before, const std::string& name) {
+  for (const std::vector<Configuration>* const all : {&before.configurations, &before.earlier}) {
+    const auto found = std::ranges::find(*all, name, &Configuration::name);
+    if (found != all->end()) return &*found;
+  }
+  return nullptr;
+}
+
+// Takes over what the folder knows and the new plan leaves out: digests of files, such as those of
+// seeds that it has not, and configurations.
+void KeepEarlier(const SweepPlan& before, SweepPlan& plan) {
+  for (Configuration& configuration : plan.configurations) {
+    const Configuration* const known = Known(before, configuration.name);
+    if (known == nullptr) continue;
+    for (const auto& [key, digest] : known->inputs.items())
+      if (!configuration.inputs.contains(key)) configuration.inputs[key] = digest;
+  }
+  for (const std::vector<Configuration>* const all : {&before.configurations, &before.earlier}) {
+    std::ranges::copy_if(*all, std::back_inserter(plan.earlier), [&](const Configuration& one) {
+      return plan.IndexOf(one.name) == plan.configurations.size();
+    });
+  }
+}
+
+// "007" of "007-seed1"
+std::string ConfigurationOf(const std::string& job) { return job.substr(0, job.rfind("-seed")); }
 
 // Of a folder without a plan: an error if it has what a sweep would write over or hide.
 absl::Status CheckHasNoOther(const std::string& path) {
@@ -91,9 +124,9 @@ absl::Status SweepFolder::CheckSame(const SweepPlan& plan) const {
         absl::StrCat(path_, " holds a sweep with another [halving]", kAdvice));
   }
   for (const Configuration& here : plan.configurations) {
-    const size_t at = before.IndexOf(here.name);
-    if (at == before.configurations.size()) continue;
-    const Configuration& there = before.configurations[at];
+    const Configuration* const known = Known(before, here.name);
+    if (known == nullptr) continue;
+    const Configuration& there = *known;
     if (there.settings.is_null()) {
       return absl::AlreadyExistsError(
           absl::StrCat(path_,
@@ -123,7 +156,28 @@ absl::Status SweepFolder::Write(const PreparedSweep& sweep) const {
   for (const Job& job : sweep.jobs) {
     if (!Has(job)) MACAW_RETURN_IF_ERROR(AtomicWriteFile(JobFile(job.name), job.config));
   }
-  return AtomicWriteFile(path_ + "/sweep.json", JsonOf(sweep.plan));
+  SweepPlan plan = sweep.plan;
+  if (HasPlan()) {
+    MACAW_ASSIGN_OR_RETURN(const SweepPlan before, ReadPlan());
+    KeepEarlier(before, plan);
+  }
+  return AtomicWriteFile(path_ + "/sweep.json", JsonOf(plan));
+}
+
+absl::StatusOr<size_t> SweepFolder::CountLeftOut() const {
+  MACAW_ASSIGN_OR_RETURN(const SweepPlan plan, ReadPlan());
+  if (plan.earlier.empty()) return 0;
+  std::set<std::string> finished;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(path_ + "/results", error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->path().extension() != ".json") continue;
+    const std::string job = at->path().stem().string();
+    const absl::StatusOr<JobResult> result = ReadResult(job);
+    if (result.ok() && !result->rungs.empty()) finished.insert(ConfigurationOf(job));
+  }
+  return static_cast<size_t>(std::ranges::count_if(
+      plan.earlier, [&](const Configuration& one) { return finished.contains(one.name); }));
 }
 
 absl::StatusOr<JobResult> SweepFolder::ReadResult(const std::string& job) const {

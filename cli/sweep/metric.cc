@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/results/result.h"
 #include "cli/results/text.h"
@@ -18,6 +19,8 @@
 namespace macaw::cli {
 namespace {
 
+constexpr char kAtBest[] = "_at_best_";
+
 // The plan as far as a sweep's metric is concerned: without evaluations during the run there is
 // still one after the last round.
 RunPlan Evaluated(const CheckedRun& run) {
@@ -26,29 +29,103 @@ RunPlan Evaluated(const CheckedRun& run) {
   return plan;
 }
 
-absl::Status CheckSweepMetric(const std::string& key, const std::string& metric,
-                              const CheckedRun& run) {
-  const std::string column(absl::StripPrefix(metric, "best_"));
-  MACAW_RETURN_IF_ERROR(CheckTarget(key, metric));
-  if (!IsColumn(column)) return absl::OkStatus();
-  return CheckHas(key, column, Evaluated(run), run.columns, run.rows);
+using server::MetricRows;
+
+bool HasAccuracy(const CheckedRun& run) {
+  return std::ranges::any_of(run.columns, [](const server::MetricColumn& column) {
+    return absl::StrContains(column.name, "accuracy");
+  });
 }
 
-using server::MetricRows;
+// Whether the column is of the rows that clients train on, as they train on them.
+bool IsOfTraining(const std::string& metric, const CheckedRun& run) {
+  const auto column = std::ranges::find(run.columns, metric, &server::MetricColumn::name);
+  return column != run.columns.end() && !column->of.has_value() &&
+         (absl::StartsWith(metric, "train_") || absl::StartsWith(metric, "personal_train_"));
+}
+
+// Why the run will not have the value, whatever it evaluates; "": it may have it.
+std::string WhyNever(const std::string& metric, const CheckedRun& run) {
+  const bool timed = absl::StartsWith(metric, "virtual_seconds") ||
+                     metric == "total_virtual_seconds" || metric == "late" || metric == "staleness";
+  if (timed && !run.config.run.devices.on())
+    return "it is of virtual time, and a run has that with [devices]";
+  if (metric == "staleness" && !run.config.run.asynchronous.on())
+    return "it is of rounds that do not wait for each other (round.mode)";
+  if (IsTarget(metric) && !HasAccuracy(run)) return "the run has no accuracy";
+  if (!run.trains && IsOfTraining(metric, run)) {
+    return absl::StrCat("the clients of \"", run.config.run.algorithm.name,
+                        "\" train nothing; name a metric of test or validation rows, which the "
+                        "data must have (data.test_fraction), or of the rule (rule_NAME)");
+  }
+  const absl::string_view column = absl::StripPrefix(metric, "best_");
+  if (column.size() < metric.size() && !server::OfUntrainedRows(column)) {
+    return absl::StrCat(
+        "a run notes its best round by metrics over all test or all validation rows alone; name \"",
+        column, "\" instead, which is of the whole run or of its last round");
+  }
+  return "";
+}
+
+// Of "test_accuracy_at_best_val_accuracy": whether the run will have both, and notes the one in the
+// best round of the other.
+absl::Status CheckAtBest(const std::string& key, const std::string& metric, const CheckedRun& run) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(metric, kAtBest);
+  for (const std::string& column : {parts.first, parts.second})
+    MACAW_RETURN_IF_ERROR(CheckHas(key, column, Evaluated(run), run.columns, run.rows));
+  const bool reported = server::RowsOfMetric(parts.first) == MetricRows::kTest &&
+                        server::OfUntrainedRows(parts.first);
+  const bool chooses = server::RowsOfMetric(parts.second) == MetricRows::kValidation &&
+                       server::OfUntrainedRows(parts.second);
+  if (reported && chooses) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " \"", metric,
+      "\" will have no value: a run notes metrics over all test rows in the best round "
+      "of metrics over all validation rows, such as test_accuracy_at_best_val_accuracy"));
+}
+
+absl::Status CheckSweepMetric(const std::string& key, const std::string& metric,
+                              const CheckedRun& run) {
+  if (absl::StrContains(metric, kAtBest)) return CheckAtBest(key, metric, run);
+  MACAW_RETURN_IF_ERROR(CheckTarget(key, metric));
+  const std::string column(absl::StripPrefix(metric, "best_"));
+  if (IsColumn(column))
+    MACAW_RETURN_IF_ERROR(CheckHas(key, column, Evaluated(run), run.columns, run.rows));
+  const std::string why = WhyNever(metric, run);
+  if (why.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " \"", metric, "\" will have no value: ", why));
+}
 
 // Where a sweep may look for rows when it chooses.
 enum class ChoosingRows : uint8_t { kAll, kNoValidation };
 
+// The first of the rules' own metrics that all runs have; "": there is none.
+std::string RuleMetricOfAll(const std::vector<CheckedRun>& runs) {
+  for (const server::MetricColumn& column : runs.front().columns) {
+    const auto has = [&](const CheckedRun& run) {
+      return CheckSweepMetric("metric", column.name, run).ok();
+    };
+    if (absl::StartsWith(column.name, "rule_") && std::ranges::all_of(runs, has))
+      return column.name;
+  }
+  return "";
+}
+
 // The column that chooses where none is named, among those that all runs have.
 std::string UsualMetricOfAll(const std::vector<CheckedRun>& runs,
                              ChoosingRows rows = ChoosingRows::kAll) {
-  return server::UsualMetric([&](const std::string& metric) {
+  std::string usual = server::UsualMetric([&](const std::string& metric) {
     return std::ranges::all_of(runs, [&](const CheckedRun& run) {
       EvaluableRows there = run.rows;
       if (rows == ChoosingRows::kNoValidation) there.central_val = there.client_val = false;
       return CheckHas("metric", metric, Evaluated(run), run.columns, there).ok();
     });
   });
+  const bool has_none = std::ranges::any_of(
+      runs, [&](const CheckedRun& run) { return !WhyNever(usual, run).empty(); });
+  std::string own = has_none ? RuleMetricOfAll(runs) : "";
+  return own.empty() ? usual : own;
 }
 
 // What is reported beside the metric where nothing is named: where validation rows choose, the

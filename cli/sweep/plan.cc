@@ -10,6 +10,33 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json ConfigurationsJson(const std::vector<Configuration>& configurations) {
+  Json all = Json::array();
+  for (const Configuration& configuration : configurations) {
+    all.push_back({{"name", configuration.name},
+                   {"values", configuration.values},
+                   {"rounds", configuration.rounds},
+                   {"settings", configuration.settings},
+                   {"inputs", configuration.inputs}});
+    if (configuration.baseline) all.back()["baseline"] = true;
+  }
+  return all;
+}
+
+std::vector<Configuration> ConfigurationsIn(const Json& json) {
+  std::vector<Configuration> configurations;
+  for (const Json& entry : json) {
+    Configuration& configuration = configurations.emplace_back();
+    configuration.name = entry.at("name").get<std::string>();
+    configuration.values = entry.at("values").get<std::vector<Json>>();
+    configuration.rounds = entry.at("rounds").get<uint32_t>();
+    configuration.settings = entry.value("settings", Json());  // older sweeps have none
+    configuration.inputs = entry.value("inputs", Json());      // likewise
+    configuration.baseline = entry.value("baseline", false);   // likewise
+  }
+  return configurations;
+}
+
 }  // namespace
 
 std::string JobName(const Configuration& configuration, uint64_t seed) {
@@ -31,15 +58,8 @@ std::string JsonOf(const SweepPlan& plan) {
                {"rungs", plan.rungs},   {"factor", plan.factor},
                {"report", plan.report}};
   if (plan.runs != SweepPlan().runs) json["runs"] = plan.runs;
-  json["configurations"] = Json::array();
-  for (const Configuration& configuration : plan.configurations) {
-    json["configurations"].push_back({{"name", configuration.name},
-                                      {"values", configuration.values},
-                                      {"rounds", configuration.rounds},
-                                      {"settings", configuration.settings},
-                                      {"inputs", configuration.inputs}});
-    if (configuration.baseline) json["configurations"].back()["baseline"] = true;
-  }
+  json["configurations"] = ConfigurationsJson(plan.configurations);
+  if (!plan.earlier.empty()) json["earlier"] = ConfigurationsJson(plan.earlier);
   return json.dump(1) + "\n";
 }
 
@@ -55,15 +75,8 @@ absl::StatusOr<SweepPlan> ParsePlan(const std::string& text, const std::string& 
     plan.factor = json.at("factor").get<uint32_t>();
     plan.report = json.value("report", std::vector<std::string>());  // older sweeps have none
     plan.runs = json.value("runs", plan.runs);
-    for (const Json& entry : json.at("configurations")) {
-      Configuration& configuration = plan.configurations.emplace_back();
-      configuration.name = entry.at("name").get<std::string>();
-      configuration.values = entry.at("values").get<std::vector<Json>>();
-      configuration.rounds = entry.at("rounds").get<uint32_t>();
-      configuration.settings = entry.value("settings", Json());  // likewise
-      configuration.inputs = entry.value("inputs", Json());
-      configuration.baseline = entry.value("baseline", false);  // likewise
-    }
+    plan.configurations = ConfigurationsIn(json.at("configurations"));
+    plan.earlier = ConfigurationsIn(json.value("earlier", Json::array()));
     return plan;
   } catch (const nlohmann::json::exception& error) {
     return absl::DataLossError(absl::StrCat(name, " is not the plan of a sweep: ", error.what(),

@@ -31,6 +31,8 @@ struct SweepPlan {
   std::vector<uint32_t> rungs;  // successive halving: rounds of each rung; empty: none
   uint32_t factor = 0;
   std::vector<Configuration> configurations;
+  // Those of its folder that are not in the sweep any more. Only a plan that was read has them.
+  std::vector<Configuration> earlier;
   std::string runs = "runs/";  // before the name of a job: its run, from the sweep's folder
 
   size_t IndexOf(const std::string& name) const;  // of the configuration with this name

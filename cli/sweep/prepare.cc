@@ -23,6 +23,7 @@
 #include "cli/results/result.h"
 #include "cli/simulate/simulate.h"
 #include "cli/sweep/metric.h"
+#include "cli/sweep/seed_files.h"
 #include "core/spelling.h"
 #include "core/status.h"
 
@@ -30,20 +31,6 @@ namespace macaw::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A value that is a table sets several keys.
-void Flatten(const std::string& key, const Value& value, Point& into) {
-  const Table* const table = value.As<Table>();
-  if (table == nullptr) {
-    into.push_back({key, value});
-    return;
-  }
-  for (const auto& [name, inner] : *table) {
-    Value placed = inner;
-    placed.place = value.place;
-    Flatten(absl::StrCat(key, ".", name), placed, into);
-  }
-}
 
 // Sections that a baseline runs without: their keys, and the one that then has the value `off`.
 struct OffSwitch {
@@ -102,10 +89,8 @@ class Preparation {
     sweep_.plan.rungs = settings.rungs;
     sweep_.plan.factor = settings.rungs.empty() ? 0 : settings.factor;
     std::vector<Point> points;
-    for (const Point& point : PointsOf(file_.axes, settings.samples, settings.sample_seed)) {
-      Point& flat = points.emplace_back();
-      for (const settings::Setting& setting : point) Flatten(setting.key, setting.value, flat);
-    }
+    for (const Point& point : PointsOf(file_.axes, settings.samples, settings.sample_seed))
+      points.push_back(WithoutTables(point));
     const size_t own = points.size();
     AddBaselines(points);
     sweep_.plan.keys = KeysOf(points);
@@ -343,10 +328,21 @@ class Preparation {
       if (!sweep_.plan.rungs.empty()) FixSchedule(whole);
       job.config = EffectiveToml(whole);
       if (seed == seeds.front()) MACAW_RETURN_IF_ERROR(Check(place, job, seeded));
+      const absl::Status file = AddSeedFile(whole, job, configuration.inputs);
+      if (!file.ok()) return Explained(file, seeded);
       sweep_.jobs.push_back(std::move(job));
     }
     sweep_.plan.configurations.push_back(std::move(configuration));
     return true;
+  }
+
+  // Its digest, so that other weights under its name are told apart.
+  absl::Status AddSeedFile(const Config& config, const Job& job, Json& inputs) {
+    const std::string path = SeedFileOf(config);
+    if (path.empty()) return absl::OkStatus();
+    const std::string& digest = inputs_.Of(path);
+    if (!digest.empty()) inputs[SeedFileKey(job.seed)] = digest;
+    return is_known_(job) ? absl::OkStatus() : CheckSeedFile(path, job.seed);
   }
 
   // The rule of a point: its own, or the base's; "": the default.

@@ -34,7 +34,8 @@ struct PreparedSweep {
 };
 
 // Reads the configuration of every job, and checks each of them as `macaw simulate --check` does,
-// with its first seed, but for those that `is_known` (an earlier command has checked them).
+// with its first seed, and the file of first weights of each seed, but for those that `is_known`
+// (an earlier command has checked them).
 // Combinations that are the same experiment run once. Errors are those of the configuration, with
 // the line of the sweep file. Without keys that vary it tells `output` the run's opening lines.
 absl::StatusOr<PreparedSweep> Prepare(const SweepFile& file, const sdk::Catalogue& catalogue,

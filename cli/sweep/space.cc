@@ -158,6 +158,21 @@ double Rounded(double value, const Axis& axis) {
   return std::clamp(rounded, axis.low, axis.high);
 }
 
+// The number at a place from 0 to 1 between the axis' ends, which may be further apart than a number
+// can say.
+double UniformAt(const Axis& axis, double place) {
+  const double apart = axis.high - axis.low;
+  return std::isfinite(apart) ? axis.low + place * apart
+                              : (1 - place) * axis.low + place * axis.high;
+}
+
+double LogUniformAt(const Axis& axis, double place) {
+  const double ratio = axis.high / axis.low;
+  return std::isfinite(ratio)
+             ? axis.low * std::pow(ratio, place)
+             : std::exp((1 - place) * std::log(axis.low) + place * std::log(axis.high));
+}
+
 Value Draw(const Axis& axis, uint32_t sample, uint64_t seed) {
   uint64_t name = 0;
   const Digest digest = DigestOf(absl::string_view(axis.key));
@@ -171,10 +186,10 @@ Value Draw(const Axis& axis, uint32_t sample, uint64_t seed) {
     case Axis::Kind::kChoice:
       return axis.values[stream.Below(axis.values.size())];
     case Axis::Kind::kUniform:
-      value.data = Rounded(axis.low + stream.Uniform() * (axis.high - axis.low), axis);
+      value.data = Rounded(UniformAt(axis, stream.Uniform()), axis);
       break;
     case Axis::Kind::kLogUniform:
-      value.data = Rounded(axis.low * std::pow(axis.high / axis.low, stream.Uniform()), axis);
+      value.data = Rounded(LogUniformAt(axis, stream.Uniform()), axis);
       break;
     case Axis::Kind::kIntegers:
       value.data =
@@ -184,6 +199,20 @@ Value Draw(const Axis& axis, uint32_t sample, uint64_t seed) {
   }
   value.place = axis.place;
   return value;
+}
+
+// A value that is a table sets several keys.
+void Flatten(const std::string& key, const Value& value, Point& into) {
+  const Table* const table = value.As<Table>();
+  if (table == nullptr) {
+    into.push_back({key, value});
+    return;
+  }
+  for (const auto& [name, inner] : *table) {
+    Value placed = inner;
+    placed.place = value.place;
+    Flatten(absl::StrCat(key, ".", name), placed, into);
+  }
 }
 
 }  // namespace
@@ -235,6 +264,12 @@ std::vector<Point> PointsOf(const std::vector<Axis>& axes, uint32_t samples, uin
     });
   }
   return points;
+}
+
+Point WithoutTables(const Point& point) {
+  Point flat;
+  for (const settings::Setting& setting : point) Flatten(setting.key, setting.value, flat);
+  return flat;
 }
 
 }  // namespace macaw::cli

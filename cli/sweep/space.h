@@ -37,4 +37,8 @@ absl::StatusOr<std::vector<Axis>> ReadAxes(const Table& keys);
 // of ranges have six significant digits.
 std::vector<Point> PointsOf(const std::vector<Axis>& axes, uint32_t samples, uint64_t seed);
 
+// The point with the keys of its tables in their place: algorithm = {name = "fedprox"} sets
+// algorithm.name.
+Point WithoutTables(const Point& point);
+
 }  // namespace macaw::cli

@@ -126,6 +126,7 @@ class Story {
     if (source_.retry_failed) MACAW_RETURN_IF_ERROR(held.folder.ForgetFailed(plan()));
     MACAW_ASSIGN_OR_RETURN(results_, ReadResults(held.folder, plan()));
     held_.emplace(std::move(held));
+    MACAW_RETURN_IF_ERROR(NoteLeftOut());
     OpenRemoved();
     output_->Say("jobs", LimitsText());
     output_->Say("sweep", folder().path());
@@ -139,6 +140,17 @@ class Story {
     }
     progress_.Finish();
     return Conclude();
+  }
+
+  absl::Status NoteLeftOut() {
+    MACAW_ASSIGN_OR_RETURN(const size_t count, folder().CountLeftOut());
+    if (count == 0) return absl::OkStatus();
+    output_->Say("note",
+                 absl::StrCat(Counted(count, "finished configuration"), " of ", folder().path(),
+                              count == 1 ? " is" : " are",
+                              " not in the sweep any more: table and best.toml are without ",
+                              count == 1 ? "it" : "them", ", and the runs stay there."));
+    return absl::OkStatus();
   }
 
   // A run whose folder was removed is made again.

@@ -54,6 +54,34 @@ TEST_F(SweepFolderTest, AFolderTakesFurtherSeedsAndNoOtherConfiguration) {
   EXPECT_THAT(std::string(halved.message()), HasSubstr("[halving]"));
 }
 
+TEST_F(SweepFolderTest, AFolderTakesFurtherConfigurationsAndRemembersThoseThatAreLeftOut) {
+  const SweepFolder folder(folder_ / "out");
+  const auto with = [&](const std::string& rates) {
+    return Sweep("seeds = [1]\n[keys]\nlocal.lr = [" + rates + "]\n");
+  };
+  ASSERT_TRUE(folder.Write(with("0.1, 0.2")).ok());
+  const PreparedSweep more = with("0.1, 0.2, 0.5");
+  ASSERT_TRUE(folder.Write(more).ok());
+  EXPECT_EQ(*folder.CountLeftOut(), 0u);
+  EXPECT_EQ(JsonOf(*folder.ReadPlan()), JsonOf(more.plan)) << "as in a fresh folder";
+  for (const char* job : {"001-seed1", "002-seed1"})
+    ASSERT_TRUE(folder.WriteResult(job, {.rungs = {{20, {{"test_loss", 0.5}}}}, .why = ""}).ok());
+  ASSERT_TRUE(folder.WriteResult("003-seed1", {.failed = true, .why = "the disk is full"}).ok());
+  const PreparedSweep fewer = with("0.1");
+  ASSERT_TRUE(folder.Write(fewer).ok());
+  EXPECT_EQ(*folder.CountLeftOut(), 1u) << "003 is not finished";
+  EXPECT_EQ(folder.ReadPlan()->configurations.size(), 1u);
+  EXPECT_EQ(folder.ReadPlan()->earlier.size(), 2u);
+  ASSERT_TRUE(folder.Write(fewer).ok());
+  EXPECT_EQ(*folder.CountLeftOut(), 1u) << "also the second time";
+  // The result of 0.2 does not become that of another rate.
+  EXPECT_THAT(std::string(folder.Write(with("0.1, 0.3")).message()),
+              AllOf(HasSubstr("configuration 002"), HasSubstr("local.lr 0.2 there, 0.3 here")));
+  ASSERT_TRUE(folder.Write(more).ok());
+  EXPECT_EQ(*folder.CountLeftOut(), 0u);
+  EXPECT_EQ(JsonOf(*folder.ReadPlan()), JsonOf(more.plan));
+}
+
 TEST_F(SweepFolderTest, AFolderThatHoldsSomethingElseIsLeftAlone) {
   const std::string keys = "seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.2]\n";
   const SweepFolder with_table(folder_ / "with-table");

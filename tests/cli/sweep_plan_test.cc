@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/key_error.h"
 #include "cli/sweep/prepare.h"
+#include "cli/sweep/space.h"
 #include "tests/cli/config_test_util.h"
 #include "tests/cli/sweep_plan_fixture.h"
 
@@ -176,6 +179,34 @@ TEST_F(SweepPlanTest, DrawsStayInTheirRangesAndDependOnTheirKeyAlone) {
   EXPECT_NE(one.plan.configurations[0].values, other.plan.configurations[0].values);
 }
 
+TEST(SweepSpace, DrawsFromRangesWhoseEndsAreFurtherApartThanANumberCanSay) {
+  const auto draws = [](Axis::Kind kind, double low, double high) {
+    Axis axis;
+    axis.key = "local.lr";
+    axis.kind = kind;
+    axis.low = low;
+    axis.high = high;
+    std::vector<double> values;
+    for (const Point& point : PointsOf({axis}, /*samples=*/200, /*seed=*/0))
+      values.push_back(*point[0].value.As<double>());
+    return values;
+  };
+  const auto below = [](const std::vector<double>& values, double middle) {
+    return std::ranges::count_if(values, [&](double value) { return value < middle; });
+  };
+  const std::vector<double> wide = draws(Axis::Kind::kLogUniform, 1e-10, 1e299);
+  EXPECT_NEAR(static_cast<double>(below(wide, std::pow(10, 144.5))), 100, 30);
+  EXPECT_GE(std::ranges::min(wide), 1e-10);
+  EXPECT_LE(std::ranges::max(wide), 1e299);
+  const std::vector<double> both = draws(Axis::Kind::kUniform, -1.5e308, 1.5e308);
+  EXPECT_NEAR(static_cast<double>(below(both, 0)), 100, 30);
+  EXPECT_NEAR(static_cast<double>(below(both, 0.75e308)), 150, 30);
+  // Draws of other ranges are those of every version.
+  const std::vector<double> usual = draws(Axis::Kind::kLogUniform, 0.001, 1);
+  EXPECT_THAT(std::vector<double>(usual.begin(), usual.begin() + 3),
+              ElementsAre(0.142284, 0.284399, 0.011464));
+}
+
 TEST_F(SweepPlanTest, EachPointOfAGridHasTheSameDraws) {
   const PreparedSweep sweep = Sweep(R"(
 samples = 2
@@ -272,6 +303,56 @@ TEST_F(SweepPlanTest, WarnsWhereTestRowsChooseAndRefusesAMetricWithoutRows) {
   const PreparedSweep without =
       Sweep("[keys]\ndata.test_fraction = [0.0]\nlocal.lr = [0.1, 0.2]\n");
   EXPECT_EQ(without.plan.metric, "train_loss") << "there are no test rows";
+}
+
+TEST_F(SweepPlanTest, RefusesAMetricThatNoRunCanHave) {
+  const auto refused = [&](const std::string& metric) {
+    return Refused(absl::StrCat("base = \"run.toml\"\nmetric = \"", metric, "\"\n"));
+  };
+  for (const char* of_devices : {"virtual_seconds_to_0.8", "virtual_seconds",
+                                 "total_virtual_seconds", "late", "staleness"}) {
+    EXPECT_THAT(refused(of_devices), AllOf(HasSubstr(of_devices), HasSubstr("[devices]")));
+  }
+  for (const char* last : {"train_loss", "train_accuracy", "bytes_up", "seconds"}) {
+    EXPECT_THAT(refused(absl::StrCat("best_", last)),
+                AllOf(HasSubstr("will have no value"), HasSubstr(absl::StrCat("\"", last, "\""))));
+  }
+  EXPECT_THAT(refused("best_tran_loss"), HasSubstr("did you mean"));
+  EXPECT_THAT(refused("test_accuracy_at_best_val_accuracy"),
+              HasSubstr("data.central_val_fraction"));
+  EXPECT_THAT(refused("test_accuracy_at_best_test_loss"), HasSubstr("validation rows"));
+  EXPECT_THAT(Refused("base = \"run.toml\"\nreport = [\"best_train_loss\"]\n"),
+              HasSubstr("report \"best_train_loss\""));
+  for (const char* known : {"rounds_to_0.8", "bytes_up_to_0.9", "best_test_loss", "seconds",
+                            "rounds_per_second", "total_bytes_down", "train_loss"}) {
+    EXPECT_EQ(Sweep(absl::StrCat("metric = \"", known, "\"\n")).plan.metric, known);
+  }
+}
+
+TEST_F(SweepPlanTest, TakesMetricsOfTheClockAndOfBestRoundsWhereRunsHaveThem) {
+  const std::string devices = "[keys]\ndevices.family = [\"phones\"]\n";
+  for (const char* metric : {"virtual_seconds_to_0.8", "total_virtual_seconds", "late"})
+    EXPECT_EQ(Sweep(absl::StrCat("metric = \"", metric, "\"\n", devices)).plan.metric, metric);
+  EXPECT_THAT(Refused("base = \"run.toml\"\nmetric = \"staleness\"\n" + devices),
+              HasSubstr("round.mode"));
+  const std::string best = "test_accuracy_at_best_clients_val_accuracy";
+  const std::string validation =
+      "[keys]\ndata.val_fraction = [0.2]\nevaluation.splits = [[\"test\", \"validation\"]]\n";
+  EXPECT_EQ(Sweep(absl::StrCat("metric = \"", best, "\"\n", validation)).plan.metric, best);
+}
+
+TEST_F(SweepPlanTest, ClientsThatTrainNothingHaveNoMetricOfTraining) {
+  const std::string base =
+      "[base]\ndata.source = \"synthetic\"\nmodel.layers = [\"linear 10\"]\ncohort.size = 10\n"
+      "data.synthetic = {clients = 50, max_size = 50}\n";
+  const std::string both = "[keys]\nalgorithm.name = [\"kmeans\", \"fedavg\"]\n" + base;
+  EXPECT_THAT(Refused("metric = \"train_loss\"\n" + both),
+              AllOf(HasSubstr("\"kmeans\" train nothing"), HasSubstr("train_loss")));
+  const std::string alone = "[keys]\nalgorithm.name = [\"kmeans\"]\n" + base;
+  const auto without = Read(alone + "data.test_fraction = 0.0\n");
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->plan.metric, "rule_inertia");
+  EXPECT_FALSE(without->plan.higher);
 }
 
 TEST_F(SweepPlanTest, SaysWhatSeedsDoNotCover) {
