@@ -172,10 +172,12 @@ absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, Metrics metrics
       row.settings.push_back(ValueOf(group.front(), key, registry));
     for (const RunResult& run : group) {
       row.rounds = std::max(row.rounds, run.rounds);
+      const std::map<std::string, double> values = ValuesOf(run);
       row.runs.push_back({.seed = run.seed,
                           .folder = run.folder,
-                          .values = ValuesOf(run),
-                          .accuracy = TargetAccuracyOf(run)});
+                          .values = values,
+                          .accuracy = TargetAccuracyOf(run),
+                          .has_clock = HasClock(values)});
     }
     for (std::string& note : NotesOn(group)) table.notes.push_back(std::move(note));
   }

@@ -166,6 +166,14 @@ bool IsTarget(const std::string& metric) {
   });
 }
 
+bool IsOfVirtualTime(const std::string& metric) {
+  return absl::StrContains(metric, "virtual_seconds");
+}
+
+bool HasClock(const std::map<std::string, double>& values) {
+  return values.contains("total_virtual_seconds");
+}
+
 absl::Status CheckTarget(const std::string& key, const std::string& metric) {
   for (const char* target : kTargets) {
     if (!absl::StartsWith(metric, target) || IsTarget(metric)) continue;
