@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "cli/config/settings.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "server/selection.h"
@@ -311,7 +312,7 @@ std::string LeftOutText(const RunResult& result) {
   if (result.left_out == 0) return "";
   return absl::StrCat(Counted(result.left_out, "turn"), " of clients did not count, in ",
                       Counted(result.left_out_rounds, "round"), " of ", result.rounds,
-                      ": `macaw log ", result.folder, "` says which and why");
+                      ": `macaw log ", ForShell(result.folder), "` says which and why");
 }
 
 std::string CoarseSumsText(const RunResult& result) {

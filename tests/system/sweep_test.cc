@@ -148,12 +148,13 @@ TEST_F(SweepTest, AJobIsTheSameRunAloneAndTheBestRuns) {
 
 TEST_F(SweepTest, InterruptedInOrderItSaysHowToGoOn) {
   const std::string file = Grid();
-  Program sweep("macaw", {"sweep", file, "--out", folder_ / "s"});
+  Program sweep("macaw", {"sweep", file, "--out", folder_ / "my s"});
   ASSERT_TRUE(WaitForJobs(sweep, 2)) << sweep.text();
   sweep.Signal(SIGINT);
   EXPECT_EQ(sweep.Wait(), 130) << sweep.text();
-  EXPECT_THAT(sweep.text(), HasSubstr("go on with  macaw sweep"));
-  const Printed last = Sweep(file, "--json --out " + folder_ / "s");
+  const std::string quoted = absl::StrCat("--out '", folder_ / "my s", "'");
+  EXPECT_THAT(sweep.text(), HasSubstr(absl::StrCat("go on with  macaw sweep ", file, " ", quoted)));
+  const Printed last = Sweep(file, "--json " + quoted);
   EXPECT_EQ(last.exit, 0) << last.text;
   EXPECT_THAT(last.text, AllOf(HasSubstr("{\"event\":\"table\""),
                                HasSubstr("{\"event\":\"end\",\"code\":0,\"go_on\":\"\"}")));
