@@ -126,6 +126,14 @@ std::string NotPairedText(const ResultTable& table, const std::string& metric) {
             "--repeat N runs N.");
 }
 
+// Behind the name of a folder that has no result.
+std::string WhyNoResult(const std::string& folder) {
+  if (FileExists(folder + "/config.toml")) return NotEndedText(folder);
+  const std::string unreadable = WhyUnreadable(folder);
+  return unreadable.empty() ? " holds no run: it has no summary.json"
+                            : absl::StrCat(" holds no run that can be read: ", unreadable);
+}
+
 }  // namespace
 
 absl::StatusOr<RunsRead> ReadRuns(const std::vector<std::string>& paths) {
@@ -133,9 +141,7 @@ absl::StatusOr<RunsRead> ReadRuns(const std::vector<std::string>& paths) {
   RunsRead read{.left_out = std::move(found.left_out)};
   for (const std::string& folder : found.folders) {
     if (!HasEnded(folder)) {
-      return absl::NotFoundError(absl::StrCat(
-          folder, FileExists(folder + "/config.toml") ? NotEndedText(folder)
-                                                      : " holds no run: it has no summary.json"));
+      return absl::NotFoundError(absl::StrCat(folder, WhyNoResult(folder)));
     }
     MACAW_ASSIGN_OR_RETURN(RunResult run, ReadResult(folder));
     if (run.algorithm.empty()) {
