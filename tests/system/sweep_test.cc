@@ -318,6 +318,11 @@ TEST_F(SweepTest, RefusesBeforeAnythingBegins) {
   EXPECT_THAT(dry.text, HasSubstr("008-seed3  algorithm.name scaffold, local.lr 0.1"));
   EXPECT_FALSE(FileExists(out));
   EXPECT_EQ(RunMacaw("sweep show " + out).exit, 2);
+  for (const char* jobs : {"0", "-1", "nan", "1e999"}) {
+    const Printed refused = Sweep(Grid(), absl::StrCat("--jobs ", jobs, " --out ", out));
+    EXPECT_EQ(refused.exit, 2) << jobs;
+    EXPECT_THAT(refused.text, HasSubstr(absl::StrCat("must be a number above 0, and is ", jobs)));
+  }
 }
 
 // A single job runs whatever it takes; a second one only where it fits.
