@@ -25,6 +25,7 @@
 #include "cli/process/exit.h"
 #include "cli/process/signals.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "identity/node_files.h"
 #include "proto/wire/admin.h"
@@ -82,11 +83,11 @@ absl::Status Explain(const AdminArguments& arguments, const absl::Status& status
   const bool over = FileExists(arguments.run_dir + "/summary.json");
   return absl::UnavailableError(absl::StrCat(
       over ? absl::StrCat("the run in ", arguments.run_dir, " has ended (`macaw log ",
-                          arguments.run_dir, "` tells how)")
+                          ForShell(arguments.run_dir), "` tells how)")
            : absl::StrCat("no server works on ", arguments.run_dir),
       "; a run that was interrupted goes on with macaw-server --resume and its other options, a "
       "simulation with macaw simulate --resume ",
-      arguments.run_dir));
+      ForShell(arguments.run_dir)));
 }
 
 // Who this is, for the log. A name and no proof: whoever can open the socket is this user.

@@ -40,6 +40,7 @@
 #include "core/logging.h"
 #include "core/memory.h"
 #include "core/page_pool.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "identity/audit.h"
@@ -284,7 +285,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   RowReporter reporter(arguments.report_fd);
   if (arguments.report_fd < 0 && !prepared.config.node.track.to.empty()) {
     Logger("server").Info(absl::StrCat("trackers are not the server's: `macaw track ",
-                                       arguments.run_dir, " --follow` serves them"));
+                                       ForShell(arguments.run_dir), " --follow` serves them"));
   }
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
   options.on_warning = [&reporter](const std::string& warning) { reporter.Warn(warning); };

@@ -28,6 +28,8 @@ bool IsSame(const struct stat& one, const struct stat& other) {
 // What gets bytes in the place of a file: standard output or error, by whatever name, a device or a
 // pipe. Not open: there is a file, a folder or nothing.
 absl::StatusOr<Fd> OpenStream(const std::string& path) {
+  if (path.empty())
+    return absl::InvalidArgumentError("the file to write has an empty name: give it a name");
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return Fd();

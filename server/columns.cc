@@ -4,6 +4,7 @@
 #include <iterator>
 #include <span>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/statistics.h"
 #include "training/api/class_counts.h"
@@ -44,6 +45,28 @@ constexpr Family kFamilies[] = {
 static_assert(std::size(kFamilies) == kEvaluatedRows);
 
 constexpr char kPenalty[] = "l2_penalty", kObjective[] = "train_objective";
+
+// Of what clients train.
+bool IsOfTraining(const MetricColumn& column) {
+  return !column.of.has_value() && (absl::StartsWith(column.name, "train_") ||
+                                    absl::StartsWith(column.name, "personal_train_"));
+}
+
+// MetricColumn::never.
+std::string WhyNever(const MetricColumn& column, const RunPlan& run,
+                     const algorithms::Description& algorithm) {
+  if (algorithm.has_statistics && IsOfTraining(column)) {
+    return absl::StrCat("never has a value: clients of algorithm \"", run.algorithm.name,
+                        "\" send sums over their rows and train nothing");
+  }
+  const bool timed = column.name == "virtual_seconds" || column.name == "late";
+  if (timed && !run.devices.on()) return "needs [devices], whose clock it reads";
+  if (column.name == "staleness" && !run.asynchronous.on()) {
+    return "needs a round.mode in which rounds do not wait for each other, and it is "
+           "\"synchronous\"";
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -147,9 +170,11 @@ std::vector<ClientGroups> DivisionsOf(const RunPlan& run, size_t models) {
 
 std::vector<MetricColumn> ColumnsOf(const RunPlan& run, const algorithms::Description& algorithm,
                                     const algorithms::Schema& schema) {
-  return MetricColumns(run.task, algorithm, schema, ConceptGroups(run.transform, run.seed).count(),
-                       run.attack.on() && run.attack.backdoor(),
-                       DivisionsOf(run, 1 + schema.models.size()));
+  std::vector<MetricColumn> columns = MetricColumns(
+      run.task, algorithm, schema, ConceptGroups(run.transform, run.seed).count(),
+      run.attack.on() && run.attack.backdoor(), DivisionsOf(run, 1 + schema.models.size()));
+  for (MetricColumn& column : columns) column.never = WhyNever(column, run, algorithm);
+  return columns;
 }
 
 std::vector<ColumnHelp> DescribeColumns() {

@@ -95,6 +95,9 @@ struct MetricColumn {
   bool statistic = false;                // over clients
   // The word of evaluation.metrics that it needs; null: none.
   const char* metric = nullptr;
+  // Why no row of this run will have a value, behind the column's name: "needs [devices], …". Empty:
+  // rows may have one.
+  std::string never = {};
 };
 
 // The divisions of the clients by which a run's columns are given, too.
@@ -106,7 +109,7 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
                                         const algorithms::Schema& schema, uint32_t groups = 1,
                                         bool backdoor = false,
                                         std::span<const ClientGroups> divisions = {});
-// Those of a run.
+// Those of a run, which says of some of them that they never have a value (MetricColumn::never).
 std::vector<MetricColumn> ColumnsOf(const RunPlan& run, const algorithms::Description& algorithm,
                                     const algorithms::Schema& schema);
 

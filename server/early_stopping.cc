@@ -21,6 +21,7 @@ absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
   std::vector<std::string> all, totals;
   std::string statistic, of_classes;
   for (const MetricColumn& column : columns) {
+    if (!column.never.empty()) continue;
     all.push_back(column.name);
     if (!column.statistic && column.metric == nullptr) totals.push_back(column.name);
     if (column.statistic && column.metric == nullptr) statistic = column.name;
@@ -30,7 +31,8 @@ absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
   return absl::InvalidArgumentError(absl::StrCat(
       key, " is \"", metric, "\", and this run has no such column",
       near.empty() ? "." : absl::StrCat("; did you mean \"", near, "\"?"), " It has ",
-      absl::StrJoin(totals, ", "), "; and statistics over clients, such as ", statistic,
+      absl::StrJoin(totals, ", "),
+      statistic.empty() ? "" : "; and statistics over clients, such as ", statistic,
       of_classes.empty() ? "" : "; and with evaluation.metrics columns such as ", of_classes));
 }
 
@@ -115,6 +117,9 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
                          const std::vector<MetricColumn>& columns) {
   const auto column = std::ranges::find(columns, metric, &MetricColumn::name);
   if (column == columns.end()) return NoSuchColumn(key, metric, columns);
+  if (!column->never.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(key, " \"", metric, "\" ", column->never));
+  }
   const EvaluationConfig& evaluation = run.evaluation;
   if (evaluation.every == 0) {
     return absl::InvalidArgumentError(
@@ -195,10 +200,11 @@ std::optional<std::string> EarlyStopping::Observe(uint32_t round, double value) 
     return absl::StrCat(rule_.metric, " reached ", value, " in round ", round, " (asked for ",
                         *rule_.at_least, ")");
   }
-  if (progress) return std::nullopt;
+  // Numbers may still come where there was none: there is nothing yet on which to improve.
+  if (progress || !best_.has_value()) return std::nullopt;
   if (++without_progress_; rule_.patience > 0 && without_progress_ >= rule_.patience) {
-    return absl::StrCat(rule_.metric, " has not improved on ", best_.value_or(std::nan("")),
-                        " of round ", best_round_, " in ", without_progress_, " evaluations");
+    return absl::StrCat(rule_.metric, " has not improved on ", *best_, " of round ", best_round_,
+                        " in ", without_progress_, " evaluations");
   }
   return std::nullopt;
 }

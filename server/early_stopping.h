@@ -44,7 +44,7 @@ class EarlyStopping {
 bool HigherIsBetter(const std::string& metric);
 
 // Returns an error unless the run will have the column `metric` (the error lists those that it will
-// have and names the most similar one) and evaluate it. `key`: what names the metric.
+// have and names the most similar one), with values, and evaluate it. `key`: what names the metric.
 absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
                          const std::vector<MetricColumn>& columns);
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "core/logging.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "server/base_file.h"
 #include "server/budget.h"
@@ -103,10 +104,10 @@ absl::StatusOr<std::optional<InsideARound>> RecoverRound(
     return std::optional(*std::move(inside));
   }
   if (absl::IsInvalidArgument(inside.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot resume the run in ", options.run_dir, ": ", inside.status().message(),
-                     ". Give it the configuration that it had (macaw log ", options.run_dir,
-                     " shows its rounds), or begin another run in a folder of its own"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot resume the run in ", options.run_dir, ": ", inside.status().message(),
+        ". Give it the configuration that it had (macaw log ", ForShell(options.run_dir),
+        " shows its rounds), or begin another run in a folder of its own"));
   }
   if (may_end_early && Restore(options, checkpoint, /*rows_before_opening=*/false).ok()) {
     return absl::FailedPreconditionError(

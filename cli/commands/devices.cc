@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/commands/checks.h"
 #include "cli/commands/commands.h"
 #include "cli/config/drawable.h"
 #include "cli/config/reader.h"
@@ -191,7 +192,7 @@ void AddDevices(CLI::App& app, std::function<int()>& run) {
       ->add_option("--bytes", options->bytes,
                    "Bytes that a client downloads, and uploads again, in a turn (default: down the "
                    "model's, up those of what is trained)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(ZeroOrAbove());
   command->final_callback([=, &run] { run = [options] { return ShowDevices(*options); }; });
 }
 

@@ -11,6 +11,7 @@
 #include "cli/process/lock.h"
 #include "cli/process/signals.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "server/log/history.h"
 #include "server/log/json.h"
@@ -88,7 +89,7 @@ absl::Status Follow(const LogCommand& command, log::Reader& reader, const log::S
     if (news > 0 || printer.ended()) continue;
     if (std::exchange(nobody, TryLockFile(command.run + "/.lock").get() >= 0)) {
       std::cerr << "the run has not ended, but no process works on it (macaw simulate --resume "
-                << command.run << ")" << std::endl;
+                << ForShell(command.run) << ")" << std::endl;
       return absl::OkStatus();
     }
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "algorithms/around/accountant.h"
+#include "cli/commands/checks.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 
@@ -132,7 +133,7 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
       ->add_option("--population", options->population,
                    "privacy.population: the clients among which --cohort is drawn, where the run "
                    "simulates fewer (default: --clients)")
-      ->check(CLI::PositiveNumber);
+      ->check(AboveZero());
   command->add_option("--delta", options->delta,
                       "privacy.delta (default: a tenth of 1 / population)");
   command->add_option("--straggler-fraction", options->dropped,

@@ -15,6 +15,7 @@
 #include "cli/commands/python_template.h"
 #include "cli/process/exit.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "sdk/catalogue.h"
 
@@ -74,7 +75,7 @@ absl::Status WriteProject(const std::string& name, const std::string& folder, La
     std::cout << path << "\n";
   }
   if (language == Language::kPython) {
-    std::cout << "run it     cd " << folder
+    std::cout << "run it     cd " << ForShell(folder)
               << " && python train.py   (with the Python package macaw: README.md)\n";
   } else {
     std::cout << "build it   " << folder << "/README.md says how, and how to test and run it\n";

@@ -25,6 +25,7 @@
 #include "cli/simulate/made_again.h"
 #include "cli/simulate/simulate.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "sdk/catalogue.h"
@@ -170,8 +171,8 @@ absl::Status CheckIsTheSame(const ReplayCommand& command, const Document& docume
         "--without: ", document.name,
         " is not what the log was written with: it has changed, or was read by another version of "
         "Macaw. `macaw replay ",
-        command.run, "` without --without says whether it repeats the run, and --config ",
-        document.name, " takes it as it is"));
+        ForShell(command.run), "` without --without says whether it repeats the run, and --config ",
+        ForShell(document.name), " takes it as it is"));
   }
   MACAW_ASSIGN_OR_RETURN(const RunResult result, ReadResult(command.run));
   return Annotate(CheckDataOf(document, overrides, result.data_digest), "--without");

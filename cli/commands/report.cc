@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
+#include "cli/results/run_paths.h"
 #include "core/named_file.h"
 #include "core/status.h"
 
@@ -19,6 +20,8 @@ struct ReportCommand {
 
 absl::Status Write(const ReportCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const std::string data, ReportData(command.runs));
+  for (const std::string& left_out : UnreadableRuns(command.runs))
+    std::cerr << "note: " << left_out << "\n";
   const std::string page = ReportPage(data);
   if (command.out == "-") {
     std::cout << page;

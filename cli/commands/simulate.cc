@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/commands/checks.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
@@ -50,7 +51,7 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
           ->check(CLI::Range(1, 10000))
           ->excludes(resume);
   command->add_option("--jobs,-j", options->jobs, "With --repeat: runs at a time")
-      ->check(CLI::PositiveNumber)
+      ->check(AboveZero())
       ->needs(repeat);
   command
       ->add_option("--state-reset", options->state_reset,

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/commands/checks.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
@@ -18,11 +19,10 @@ void AddSweep(CLI::App& app, std::function<int()>& run) {
   command->add_option("SWEEP", options->file,
                       "The sweep file (TOML): a base, keys with values, seeds");
   command->add_option("--out,-o", options->out, "The sweep's folder (default: sweeps/<name>)");
-  command->add_option("--jobs,-j", options->jobs, "Runs at a time")->check(CLI::PositiveNumber);
-  command->add_option("--cores", options->cores, "Cores of all runs together")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--jobs,-j", options->jobs, "Runs at a time")->check(AboveZero());
+  command->add_option("--cores", options->cores, "Cores of all runs together")->check(AboveZero());
   command->add_option("--memory", options->memory, "Gigabytes of all runs together")
-      ->check(CLI::PositiveNumber);
+      ->check(AboveZero());
   command->add_flag("--retry-failed", options->retry_failed, "Try again what has failed");
   command->add_flag("--dry-run", options->dry_run,
                     "Check every configuration, print the runs, and end");

@@ -25,6 +25,7 @@ constexpr Synonym kSynonyms[] = {
     {"total_rounds", "run.rounds"},
     {"communication_rounds", "run.rounds"},
     {"central_num_iterations", "run.rounds"},
+    {"num_server_rounds", "run.rounds"},
     {"random_seed", "run.seed"},
     {"init_seed", "run.seed"},
     {"experiment_name", "run.name"},
@@ -33,11 +34,14 @@ constexpr Synonym kSynonyms[] = {
     {"log_dir", "run.out"},
     {"save_every", "run.checkpoint_every"},
     {"checkpoint_interval", "run.checkpoint_every"},
+    {"checkpoint_frequency", "run.checkpoint_every"},
+    {"enable_wandb", "run.track"},
     {"precision", "run.dtype"},
     {"client_num_per_round", "cohort.size"},
     {"clients_per_round", "cohort.size"},
     {"num_clients_per_round", "cohort.size"},
     {"cohort_size", "cohort.size"},
+    {"train_cohort_size", "cohort.size"},
     {"num_participants", "cohort.size"},
     {"min_fit_clients", "cohort.size"},
     {"fraction_fit", "cohort.fraction"},
@@ -119,9 +123,12 @@ constexpr Synonym kSynonyms[] = {
     {"lgreco", "update.adapt"},
     {"adjust_freq", "update.adapt"},
     {"max_grad_norm", "local.clip_norm"},
+    {"local_max_grad_norm", "local.clip_norm"},
     {"grad_clip", "local.clip_norm"},
     {"clip", "local.clip_norm"},
     {"smoothing", "local.label_smoothing"},
+    {"drop_remainder", "local.drop_last"},
+    {"proximal_mu", "algorithm.fedprox.mu"},
     {"client_num_in_total", "partition.clients"},
     {"num_clients", "partition.clients"},
     {"n_clients", "partition.clients"},
@@ -129,6 +136,8 @@ constexpr Synonym kSynonyms[] = {
     {"n_parties", "partition.clients"},
     {"total_clients", "partition.clients"},
     {"num_supernodes", "partition.clients"},
+    {"num_partitions", "partition.clients"},
+    {"alpha", "partition.concentration"},
     {"partition_alpha", "partition.concentration"},
     {"dirichlet_alpha", "partition.concentration"},
     {"dir_alpha", "partition.concentration"},
@@ -174,6 +183,7 @@ constexpr Synonym kSynonyms[] = {
     {"eval_every", "evaluation.every"},
     {"evaluation_frequency", "evaluation.every"},
     {"eval_interval", "evaluation.every"},
+    {"eval_frequency", "evaluation.every"},
     {"test_batch_size", "evaluation.chunk"},
     {"eval_batch_size", "evaluation.chunk"},
     {"num_workers", "workers.processes"},
@@ -201,6 +211,7 @@ constexpr Synonym kSynonyms[] = {
     {"port", "server.listen"},
     {"address", "server.listen"},
     {"server_address", "server.listen"},
+    {"min_available_clients", "server.workers"},
     {"timeout", "server.lease_timeout"},
 };
 
@@ -234,6 +245,12 @@ std::string NearestKey(absl::string_view key, const std::vector<std::string>& kn
   }
   if (nearest != nullptr && name.size() > 2) return *nearest;
 
+  // So is a misspelled table before another system's name.
+  for (const std::string& candidate : known) {
+    if (!table.empty() && LastPart(candidate) == name &&
+        EditDistance(TablePart(candidate), table) <= 1)
+      return candidate;
+  }
   for (const Synonym& synonym : kSynonyms) {
     if (synonym.theirs == name) return std::string(synonym.ours);
   }

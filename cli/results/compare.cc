@@ -126,6 +126,14 @@ std::string NotPairedText(const ResultTable& table, const std::string& metric) {
             "--repeat N runs N.");
 }
 
+// Behind the name of a folder that has no result.
+std::string WhyNoResult(const std::string& folder) {
+  if (FileExists(folder + "/config.toml")) return NotEndedText(folder);
+  const std::string unreadable = WhyUnreadable(folder);
+  return unreadable.empty() ? " holds no run: it has no summary.json"
+                            : absl::StrCat(" holds no run that can be read: ", unreadable);
+}
+
 }  // namespace
 
 absl::StatusOr<RunsRead> ReadRuns(const std::vector<std::string>& paths) {
@@ -133,9 +141,7 @@ absl::StatusOr<RunsRead> ReadRuns(const std::vector<std::string>& paths) {
   RunsRead read{.left_out = std::move(found.left_out)};
   for (const std::string& folder : found.folders) {
     if (!HasEnded(folder)) {
-      return absl::NotFoundError(absl::StrCat(
-          folder, FileExists(folder + "/config.toml") ? NotEndedText(folder)
-                                                      : " holds no run: it has no summary.json"));
+      return absl::NotFoundError(absl::StrCat(folder, WhyNoResult(folder)));
     }
     MACAW_ASSIGN_OR_RETURN(RunResult run, ReadResult(folder));
     if (run.algorithm.empty()) {
@@ -172,10 +178,12 @@ absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, Metrics metrics
       row.settings.push_back(ValueOf(group.front(), key, registry));
     for (const RunResult& run : group) {
       row.rounds = std::max(row.rounds, run.rounds);
+      const std::map<std::string, double> values = ValuesOf(run);
       row.runs.push_back({.seed = run.seed,
                           .folder = run.folder,
-                          .values = ValuesOf(run),
-                          .accuracy = TargetAccuracyOf(run)});
+                          .values = values,
+                          .accuracy = TargetAccuracyOf(run),
+                          .has_clock = HasClock(values)});
     }
     for (std::string& note : NotesOn(group)) table.notes.push_back(std::move(note));
   }

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "cli/config/settings.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "server/selection.h"
@@ -166,6 +167,14 @@ bool IsTarget(const std::string& metric) {
   });
 }
 
+bool IsOfVirtualTime(const std::string& metric) {
+  return absl::StrContains(metric, "virtual_seconds");
+}
+
+bool HasClock(const std::map<std::string, double>& values) {
+  return values.contains("total_virtual_seconds");
+}
+
 absl::Status CheckTarget(const std::string& key, const std::string& metric) {
   for (const char* target : kTargets) {
     if (!absl::StartsWith(metric, target) || IsTarget(metric)) continue;
@@ -303,7 +312,7 @@ std::string LeftOutText(const RunResult& result) {
   if (result.left_out == 0) return "";
   return absl::StrCat(Counted(result.left_out, "turn"), " of clients did not count, in ",
                       Counted(result.left_out_rounds, "round"), " of ", result.rounds,
-                      ": `macaw log ", result.folder, "` says which and why");
+                      ": `macaw log ", ForShell(result.folder), "` says which and why");
 }
 
 std::string CoarseSumsText(const RunResult& result) {

@@ -51,12 +51,16 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder);
 // validation rows, a metric of test rows at that round ("test_accuracy_at_best_val_accuracy"),
 // "rounds_to_" and an accuracy, "seconds", "rounds_per_second", those of RunResult::costs.
 std::map<std::string, double> ValuesOf(const RunResult& run);
+// Whether a run with these values had a clock ([devices]).
+bool HasClock(const std::map<std::string, double>& values);
 std::string AtBest(const std::string& reported, const std::string& chosen_by);  // its name
 
 // Whether a metric says what it took to reach an accuracy: "rounds_to_0.9", "bytes_up_to_0.9",
 // "bytes_down_to_0.9", "virtual_seconds_to_0.9", of one of the accuracies that summaries have. A
 // run that did not reach it has no such value, and is not the worse for it in other metrics.
 bool IsTarget(const std::string& metric);
+// Whether a metric is of virtual seconds, which runs without [devices] do not have.
+bool IsOfVirtualTime(const std::string& metric);
 // Returns an error if it looks like one, with another accuracy. `key`: where it stands.
 absl::Status CheckTarget(const std::string& key, const std::string& metric);
 // The accuracy by which a run's targets are counted: that of its best round. "": it has none.

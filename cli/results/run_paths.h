@@ -13,11 +13,19 @@ namespace macaw::cli {
 // folder is there once. Errors name the file.
 absl::StatusOr<std::vector<std::string>> RunFolders(const std::vector<std::string>& paths);
 
+// A sentence for each sweep or repeat at these paths with runs that RunFolders leaves out although
+// they have begun: their folders are gone or cannot be read.
+std::vector<std::string> UnreadableRuns(const std::vector<std::string>& paths);
+
+// Why the folder cannot be read ("Permission denied"); "": it can.
+std::string WhyUnreadable(const std::string& folder);
+
 // The same, but of sweeps and repeats only the runs that have a result. A path that stands for
 // itself is there, whatever is in it.
 struct ResultFolders {
   std::vector<std::string> folders;
-  // A sentence for each sweep or repeat with runs that failed or are not over: how many, and which.
+  // Sentences for each sweep or repeat with runs that failed, are not over, or whose folders are
+  // gone or cannot be read: how many, and which.
   std::vector<std::string> left_out;
 };
 // Returns an error if a sweep or repeat has no run with a result.

@@ -95,15 +95,21 @@ void PairWithBest(ResultTable& table) {
   for (size_t i = 0; i < table.rows.size(); ++i) table.rows[i].p_holm = holm[i];
 }
 
-// What a reader must know of a target that not all runs have reached.
+// What a reader must know of a target that not all runs have reached, or could have.
 void AddTargetNote(ResultTable& table, size_t metric) {
-  size_t done = 0, reached = 0;
+  const std::string& name = table.metrics[metric];
+  size_t done = 0, could = 0, reached = 0;
   for (const TableRow& row : table.rows) {
     done += row.done();
+    could += row.could_reach(name);
     reached += row.values[metric].n;
   }
-  if (reached == done) return;
-  const std::string& name = table.metrics[metric];
+  if (could < done) {
+    table.notes.push_back(absl::StrCat(name, ": ", done - could, " of ", done,
+                                       " runs ran without [devices], so they have no clock and no "
+                                       "virtual seconds."));
+  }
+  if (reached == could) return;
   if (reached == 0) {
     table.notes.push_back(absl::StrCat("No run reached an accuracy of ",
                                        name.substr(name.rfind('_') + 1),
@@ -112,7 +118,7 @@ void AddTargetNote(ResultTable& table, size_t metric) {
                                        name, " has no values."));
   } else {
     table.notes.push_back(absl::StrCat(
-        name, ": ", reached, " of ", done,
+        name, ": ", reached, " of ", could,
         " runs reached it. A row's mean is over those of its runs that did, as many as it says."));
   }
 }
@@ -216,7 +222,10 @@ Json RowJson(const ResultTable& table, const TableRow& row) {
   for (size_t i = 0; i < table.keys.size(); ++i) values[table.keys[i]] = row.settings[i];
   const auto estimate = [&](size_t metric) {
     Json json = JsonOf(row.values[metric]);
-    if (IsTarget(table.metrics[metric])) json["reached"] = row.values[metric].n;
+    const std::string& name = table.metrics[metric];
+    if (!IsTarget(name)) return json;
+    const bool never = row.done() > 0 && row.could_reach(name) == 0;
+    json["reached"] = never ? Json() : Json(row.values[metric].n);
     return json;
   };
   for (size_t i = 0; i < table.metrics.size(); ++i) {
@@ -255,6 +264,12 @@ Json RowJson(const ResultTable& table, const TableRow& row) {
 
 size_t TableRow::done() const {
   return static_cast<size_t>(std::ranges::count(runs, State::kDone, &TableRun::state));
+}
+
+size_t TableRow::could_reach(const std::string& target) const {
+  return static_cast<size_t>(std::ranges::count_if(runs, [&](const TableRun& run) {
+    return run.state == State::kDone && (run.has_clock || !IsOfVirtualTime(target));
+  }));
 }
 
 size_t ResultTable::Count(State state) const {

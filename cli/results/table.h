@@ -24,6 +24,7 @@ struct TableRun {
   std::string why;                       // of a run that failed
   std::map<std::string, double> values;  // of a run that is done; the table's metrics at least
   std::string accuracy = {};             // by which its targets are counted; "": not known
+  bool has_clock = true;                 // it has [devices]: else it has no virtual seconds
 };
 
 // The runs of one configuration.
@@ -45,6 +46,8 @@ struct TableRow {
   std::optional<double> p_holm;  // Holm's, over all rows
 
   size_t done() const;  // runs that are done
+  // Those of them that could have reached this target: without a clock none of virtual seconds.
+  size_t could_reach(const std::string& target) const;
 };
 
 // The one table of results: a sweep's, a repeat's and that of `macaw compare`. One thread.
@@ -87,7 +90,7 @@ std::string TableCsv(const ResultTable& table);
 // "interval"}}, "against_best": {"difference", "interval", "p", "p_holm", "seeds"}, "runs":
 // [{"name", "seed", "folder", "state", "value", "why"}]}]}. "metric" is the chosen one, "report"
 // has the others, those that were not asked for in the rows alone. What is not there is null.
-// Beside the mean of a target is "reached": by how many runs.
+// Beside the mean of a target is "reached": by how many runs; null: none of them could.
 std::string TableJson(const ResultTable& table);
 
 // An estimate in JSON: {"mean", "std", "interval"}.

@@ -98,15 +98,17 @@ class Columns {
     const bool is_target = IsTarget(name);
     Add(name, name, [&](const TableRow& row) {
       const Estimate value = of(row);
-      if (value.n == 0) return is_target && row.done() > 0 ? Cell{"not reached", ""} : Cell{};
+      const size_t could = is_target ? row.could_reach(name) : 0;
+      if (value.n == 0) return could > 0 ? Cell{"not reached", ""} : Cell{};
       std::string text = NumberText(value);
-      if (is_target && value.n < row.done())
-        absl::StrAppend(&text, " (", value.n, " of ", row.done(), ")");
+      if (value.n < could) absl::StrAppend(&text, " (", value.n, " of ", could, ")");
       return Cell{std::move(text), Exact(value.mean).exact};
     });
     if (is_target) {
-      Add("", name + "_reached",
-          [&](const TableRow& row) { return Same(absl::StrCat(of(row).n)); });
+      Add("", name + "_reached", [&](const TableRow& row) {
+        const bool never = row.done() > 0 && row.could_reach(name) == 0;
+        return never ? Cell{} : Same(absl::StrCat(of(row).n));
+      });
     }
     Add("", name + "_std", [&](const TableRow& row) { return Exact(of(row).std); });
     AddInterval(table_.chosen == metric && table_.several_seeds() ? "95 % interval" : "", name,

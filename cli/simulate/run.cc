@@ -21,6 +21,7 @@
 #include "cli/track/tracking.h"
 #include "core/clock.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "scheduler/cohort.h"
 
@@ -246,7 +247,7 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
       tracking = *std::move(started);
     } else {
       supervisor.say(absl::StrCat("run.track: ", started.status().message(), "; `macaw track ",
-                                  options.folder, "` delivers the rows later"));
+                                  ForShell(options.folder), "` delivers the rows later"));
     }
   }
   if (redis.has_value()) {

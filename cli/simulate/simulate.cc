@@ -34,6 +34,7 @@
 #include "core/fd.h"
 #include "core/files.h"
 #include "core/safetensors.h"
+#include "core/shell.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "core/utf8.h"
@@ -434,7 +435,7 @@ int Simulate(const SimulateOptions& options) {
   }();
   // The caller's folder may be gone after it.
   const std::string go_on = options.result ? ran.go_on : "";
-  output->End(ran.code, go_on, absl::StrCat("macaw simulate --resume ", go_on));
+  output->End(ran.code, go_on, absl::StrCat("macaw simulate --resume ", ForShell(go_on)));
   return ran.code;
 }
 

@@ -17,7 +17,7 @@ TableRun RunAt(const SweepPlan& plan, const JobResult& result, uint32_t rounds,
   const auto reached = result.rungs.find(rounds);
   if (reached == result.rungs.end())
     return {.state = result.failed ? State::kFailed : State::kOpen, .why = result.why};
-  TableRun run{.accuracy = result.accuracy};
+  TableRun run{.accuracy = result.accuracy, .has_clock = HasClock(reached->second)};
   for (const std::string& metric : metrics) {
     const auto value = reached->second.find(metric);
     if (value != reached->second.end()) run.values[metric] = value->second;

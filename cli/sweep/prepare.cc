@@ -98,8 +98,9 @@ class Preparation {
     for (const OffSwitch& section : kOffSwitches) LeaveOutOfBaselines(section, points);
     if (points.size() * std::max<size_t>(1, settings.seeds.size()) > kMostJobs) {
       return absl::InvalidArgumentError(absl::StrCat(
-          file_.path, ": ", points.size(), " configurations with ", settings.seeds.size(),
-          " seeds are more than ", kMostJobs, " runs: draw some of them (samples)"));
+          file_.path, ": ", points.size(), " configurations",
+          settings.seeds.empty() ? "" : " with " + Counted(settings.seeds.size(), "seed"),
+          " are more than ", kMostJobs, " runs: draw some of them (samples)"));
     }
     MACAW_RETURN_IF_ERROR(CheckOneOfEachRule(points));
     size_t same = 0;

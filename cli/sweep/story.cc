@@ -31,6 +31,7 @@
 #include "core/clock.h"
 #include "core/files.h"
 #include "core/settings/section.h"
+#include "core/shell.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "training/backends.h"
@@ -349,7 +350,7 @@ class Story {
           ", since no run of theirs reached that accuracy, so none is the best; another metric in "
           "the sweep file and the same command choose among the runs that are there, and macaw "
           "sweep show ",
-          folder().path(), " --metric M shows them"));
+          ForShell(folder().path()), " --metric M shows them"));
     }
     return absl::AbortedError(absl::StrCat(
         "none of the ", runs, " runs ", runs < table.runs() ? "beside the baselines " : "",

@@ -21,6 +21,7 @@
 #include "cli/sweep/table.h"
 #include "core/files.h"
 #include "core/settings/section.h"
+#include "core/shell.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -100,7 +101,8 @@ int Sweep(const SweepOptions& options) {
   return RunSweep({.read = [&] { return FileOf(options); },
                    .is_known = [&](const Job& job) { return folder.Has(job); },
                    .open = [&](PreparedSweep&) { return Hold(folder); },
-                   .again = absl::StrCat("macaw sweep ", options.file, " --out ", folder.path()),
+                   .again = absl::StrCat("macaw sweep ", ForShell(options.file), " --out ",
+                                         ForShell(folder.path())),
                    .retry = "--retry-failed tries them again",
                    .retry_failed = options.retry_failed,
                    .dry_run = options.dry_run,

@@ -1,8 +1,10 @@
 #include "cli/track/tracking.h"
 
+#include <fcntl.h>
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -55,6 +57,19 @@ absl::Status NeedsPython(absl::string_view why) {
                                                     "; name one that has it in MACAW_PYTHON"));
 }
 
+// Makes the log of what trackers print, unless it is there.
+absl::Status OpenLog(const std::string& folder, const std::string& log) {
+  absl::Status opened = MakeDirectories(folder + "/logs");
+  if (opened.ok()) {
+    const Fd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!file.open()) opened = absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", log));
+  }
+  if (opened.ok()) return opened;
+  return absl::FailedPreconditionError(
+      absl::StrCat("trackers write into the folder of the run, and that fails: ", opened.message(),
+                   "; copy the run to a folder that you may write to, and track the copy"));
+}
+
 int MillisecondsUntil(TimePoint time) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(time - SteadyClock().Now());
   return static_cast<int>(std::max<int64_t>(0, left.count()));
@@ -73,10 +88,10 @@ absl::StatusOr<Tracking> Tracking::Start(const std::string& folder, const TrackC
   MACAW_ASSIGN_OR_RETURN(const Fd texts, Texts());
   MACAW_ASSIGN_OR_RETURN(PipePair say, MakePipe());
   MACAW_ASSIGN_OR_RETURN(PipePair until, MakePipe());
-  MACAW_RETURN_IF_ERROR(MakeDirectories(folder + "/logs"));
   ChildSpec spec;
   spec.name = "trackers";
   spec.log = folder + "/logs/track.log";
+  MACAW_RETURN_IF_ERROR(OpenLog(folder, spec.log));
   spec.argv = {*python,
                "-c",
                kBoot,

@@ -144,7 +144,8 @@ def _done(row: Mapping[str, Any]) -> int:
 
 def _cell(estimate: Mapping[str, Any], done: int) -> _latex.Cell:
     """Empty where only some runs reached a target: a mean of these would mislead."""
-    if estimate.get("reached", done) < done:
+    reached = estimate.get("reached", done)
+    if reached is None or reached < done:  # None: none of them has a clock
         return _latex.Cell(None)
     return _latex.Cell(estimate["mean"], estimate["std"])
 

@@ -257,7 +257,7 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
   EXPECT_EQ(removed->runs.size(), 1u);
   EXPECT_THAT(
       removed->left_out,
-      ElementsAre(HasSubstr("1 of 2 runs failed or is not over, and is left out: x-seed3.")));
+      ElementsAre(HasSubstr("1 of 2 runs is left out, because its folder is gone: x-seed3.")));
   EXPECT_THAT(*RunFolders({folder / "x-repeat.json"}), ElementsAre(folder / "x-seed1"));
 
   folder.Write("s/sweep.json", "{}");
@@ -278,7 +278,7 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
   EXPECT_THAT(std::string(ReadRuns({folder / "open"}).status().message()),
               HasSubstr("open has no summary.json: the run is not over"));
   EXPECT_THAT(std::string(ReadRuns({folder / "nope"}).status().message()),
-              HasSubstr("nope holds no run"));
+              HasSubstr("nope holds no run that can be read: No such file"));
   const std::string old = summary("old", R"({"rounds": 3})");
   EXPECT_THAT(std::string(ReadRuns({old}).status().message()), HasSubstr("older version"));
 }

@@ -476,13 +476,13 @@ TEST(RowReporter, DoesNotWaitForAReaderThatTakesNothing) {
 
 TEST(ResultText, SaysHowManyTurnsDidNotCountAndWhereToLook) {
   RunResult result;
-  result.folder = "runs/exp";
+  result.folder = "runs/my exp";
   result.rounds = 60;
   EXPECT_THAT(ResultText(result), Not(HasSubstr("left out")));
   result.left_out = 12;
   result.left_out_rounds = 4;
   EXPECT_THAT(ResultText(result), testing::AllOf(HasSubstr("12 turns"), HasSubstr("4 rounds of 60"),
-                                                 HasSubstr("macaw log runs/exp")));
+                                                 HasSubstr("macaw log 'runs/my exp'`")));
 }
 
 TEST(ResultText, WarnsOfSumsThatAreTooCoarse) {

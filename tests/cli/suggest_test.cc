@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <utility>
 
 #include "cli/config/config.h"
 
@@ -36,6 +38,30 @@ TEST(NearestKey, PrefersASlipWithinTheTableToAnythingElse) {
 TEST(NearestKey, ReadsOtherSpellings) {
   EXPECT_EQ(NearestKey("local.LEARNING-RATE", Keys()), "local.lr");
   EXPECT_EQ(NearestKey("fraction_fit", Keys()), "cohort.fraction");
+}
+
+// The names that docs/coming-from.md has, typed where somebody may put them.
+TEST(NearestKey, KnowsTheNamesOfOtherFrameworks) {
+  for (const char* table : {"partition.", "run.", "data."})
+    EXPECT_EQ(NearestKey(std::string(table) + "alpha", Keys()), "partition.concentration") << table;
+  const std::pair<const char*, const char*> names[] = {
+      {"train_cohort_size", "cohort.size"},
+      {"num-server-rounds", "run.rounds"},
+      {"min_available_clients", "server.workers"},
+      {"proximal_mu", "algorithm.fedprox.mu"},
+      {"num_partitions", "partition.clients"},
+      {"local_max_grad_norm", "local.clip_norm"},
+      {"drop_remainder", "local.drop_last"},
+      {"enable_wandb", "run.track"},
+      {"checkpoint_frequency", "run.checkpoint_every"},
+      {"eval_frequency", "evaluation.every"}};
+  for (const auto& [theirs, ours] : names)
+    EXPECT_EQ(NearestKey(std::string("run.") + theirs, Keys()), ours) << theirs;
+}
+
+TEST(NearestKey, PrefersASlipInTheTableToTheNamesOfOtherFrameworks) {
+  EXPECT_EQ(NearestKey("data.syntetic.alpha", Keys()), "data.synthetic.alpha");
+  EXPECT_EQ(NearestKey("privcy.noise", Keys()), "privacy.noise");
 }
 
 TEST(NearestKey, StaysSilentWhenNothingIsNear) {

@@ -271,6 +271,14 @@ TEST_F(SweepPlanTest, RefusesWhatIsWrongWithItsLineAndTheNearestWord) {
   EXPECT_THAT(Refused(base + "keys = 3\n", "keys"), HasSubstr("table"));
 }
 
+TEST_F(SweepPlanTest, RefusesMoreRunsThanThereMayBeAndSaysHowMany) {
+  const std::string many =
+      "base = \"run.toml\"\nsamples = 100001\n[keys]\nlocal.lr = {uniform = [0.1, 1]}\n";
+  EXPECT_THAT(Refused(many), HasSubstr("100001 configurations are more than 100000 runs"));
+  EXPECT_THAT(Refused("seeds = [7]\n" + many),
+              HasSubstr("100001 configurations with 1 seed are more than"));
+}
+
 // An error that only the data can show names the combination.
 TEST_F(SweepPlanTest, ChecksEachConfigurationAgainstItsData) {
   EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\ncohort.size = [10, 100000]\n", "cohort.size"),

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -107,6 +108,16 @@ TEST_F(TrackingTest, NamesTheVariableOfPythonThatCannotBeRun) {
   const absl::Status status = Tracking::Start(folder(), ToCsv(), Duration(0)).status();
   EXPECT_THAT(status.message(), HasSubstr("/no/python"));
   EXPECT_THAT(status.message(), HasSubstr("MACAW_PYTHON"));
+}
+
+TEST_F(TrackingTest, AFolderThatCannotBeWrittenIsNoFaultOfPython) {
+  PythonIs("exit 0");
+  std::filesystem::create_directories(folder() + "/logs/track.log");  // in the place of the file
+  const absl::Status status = Tracking::Start(folder(), ToCsv(), Duration(0)).status();
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(HasSubstr("trackers write into the folder of the run"),
+                               HasSubstr("/logs/track.log: Is a directory"),
+                               ::testing::Not(HasSubstr("Python"))));
 }
 
 TEST_F(TrackingTest, ReadsItsKeysFromTheFolder) {

@@ -37,6 +37,13 @@ TEST(NamedFile, IsMadeAndReplaced) {
   EXPECT_EQ(*ReadFile(path), "third");
 }
 
+TEST(NamedFile, NeedsAName) {
+  for (const absl::Status& refused : {WriteNamedFile("", "text"), WriteWhole("", "text")}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("empty name"));
+  }
+}
+
 TEST(NamedFile, BehindALinkIsWrittenAndTheLinkStays) {
   const testing_support::TemporaryFolder folder;
   folder.Write("below/target", "old");

@@ -43,6 +43,11 @@ class TestNew(TestCase):
         self.assertIn("my_prox", config)
         self.assertIn(str(project / "rule.py"), config)
 
+    def test_how_to_run_it_is_quoted_for_a_shell(self) -> None:
+        made = macaw_new(self.folder, "heron", "--out", "my heron")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("cd 'my heron' && python train.py", made.stdout)
+
     def test_its_tests_find_a_rule_that_is_wrong(self) -> None:
         self.assertEqual(macaw_new(self.folder, "heron").returncode, 0)
         rule = self.folder / "heron/rule.py"

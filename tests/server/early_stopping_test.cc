@@ -10,6 +10,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(EarlyStopping, KnowsWhichMetricsAreBetterWhenSmall) {
   EXPECT_TRUE(HigherIsBetter("test_accuracy"));
@@ -71,6 +72,18 @@ TEST(EarlyStopping, DoesNotTakeWhatIsNotANumberForProgress) {
   EXPECT_FALSE(rule.Observe(2, 1.0).has_value()) << "the first number is progress";
   EXPECT_FALSE(rule.Observe(3, std::nan("")).has_value());
   EXPECT_TRUE(rule.Observe(4, std::nan("")).has_value());
+}
+
+// Such as a column whose first rows have no value.
+TEST(EarlyStopping, CountsNothingBeforeTheFirstNumber) {
+  EarlyStopping rule({.metric = "clients_test_loss", .patience = 2});
+  for (const uint32_t round : {1u, 2u, 3u, 4u})
+    EXPECT_FALSE(rule.Observe(round, std::nan("")).has_value()) << round;
+  EXPECT_FALSE(rule.Observe(5, 1.0).has_value());
+  EXPECT_FALSE(rule.Observe(6, 1.0).has_value());
+  const auto reason = rule.Observe(7, std::nan(""));
+  ASSERT_TRUE(reason.has_value());
+  EXPECT_THAT(*reason, HasSubstr("has not improved on 1 of round 5"));
 }
 
 // The columns of a run with an algorithm that has a metric of its own, and one channel up.
@@ -137,6 +150,54 @@ TEST(EarlyStopping, RefusesAMetricThatTheRunDoesNotHaveAndNamesTheNearest) {
               AllOf(HasSubstr("test_accuracy"), HasSubstr("rule_epsilon")));
   run.task = TaskKind::kRegression;
   EXPECT_THAT(Check({.metric = "test_accuracy", .patience = 1}, run), HasSubstr("test_mae"));
+}
+
+// As Check, with the columns of this very run. `statistics`: its clients train nothing.
+std::string CheckOfRun(const std::string& metric, const RunPlan& run, bool statistics = false) {
+  algorithms::Description algorithm;
+  algorithm.has_statistics = statistics;
+  algorithms::Schema schema;
+  schema.up = {{.name = "delta"}};
+  const std::vector<MetricColumn> columns = ColumnsOf(run, algorithm, schema);
+  return CheckStopRule({.metric = metric, .patience = 2}, run, columns).ToString();
+}
+
+TEST(EarlyStopping, RefusesColumnsOfVirtualTimeWithoutAClock) {
+  RunPlan run;
+  run.task = TaskKind::kClassification;
+  for (const char* metric : {"virtual_seconds", "late"}) {
+    EXPECT_THAT(CheckOfRun(metric, run),
+                HasSubstr(absl::StrCat("run.stop.metric \"", metric,
+                                       "\" needs [devices], whose clock it reads")));
+  }
+  EXPECT_THAT(CheckOfRun("staleness", run), HasSubstr("\"staleness\" needs a round.mode"));
+  EXPECT_THAT(CheckOfRun("accuracy", run),
+              AllOf(HasSubstr("left_out"), Not(HasSubstr("virtual_seconds")),
+                    Not(HasSubstr("late,")), Not(HasSubstr("staleness"))));
+  run.devices.family = "lognormal";
+  ASSERT_TRUE(run.devices.on());
+  for (const char* metric : {"virtual_seconds", "late"})
+    EXPECT_EQ(CheckOfRun(metric, run), "OK") << metric;
+  EXPECT_THAT(CheckOfRun("staleness", run), HasSubstr("needs a round.mode"));
+  run.asynchronous.mode = "buffered";
+  EXPECT_EQ(CheckOfRun("staleness", run), "OK");
+}
+
+TEST(EarlyStopping, RefusesColumnsOfTrainingWhereClientsTrainNothing) {
+  RunPlan run;
+  run.task = TaskKind::kClassification;
+  run.algorithm.name = "ridge";
+  run.evaluation.train = true;
+  for (const char* metric : {"train_loss", "train_accuracy", "train_client_loss_mean"}) {
+    EXPECT_THAT(CheckOfRun(metric, run, /*statistics=*/true),
+                AllOf(HasSubstr(absl::StrCat("\"", metric, "\" never has a value")),
+                      HasSubstr("\"ridge\"")));
+    EXPECT_EQ(CheckOfRun(metric, run), "OK") << metric;
+  }
+  for (const char* metric : {"test_accuracy", "clients_train_loss", "train_objective", "clients"})
+    EXPECT_EQ(CheckOfRun(metric, run, /*statistics=*/true), "OK") << metric;
+  EXPECT_THAT(CheckOfRun("accuracy", run, /*statistics=*/true),
+              AllOf(HasSubstr("test_accuracy"), Not(HasSubstr(" train_loss"))));
 }
 
 TEST(EarlyStopping, RefusesAShareAboveOne) {

@@ -148,12 +148,13 @@ TEST_F(SweepTest, AJobIsTheSameRunAloneAndTheBestRuns) {
 
 TEST_F(SweepTest, InterruptedInOrderItSaysHowToGoOn) {
   const std::string file = Grid();
-  Program sweep("macaw", {"sweep", file, "--out", folder_ / "s"});
+  Program sweep("macaw", {"sweep", file, "--out", folder_ / "my s"});
   ASSERT_TRUE(WaitForJobs(sweep, 2)) << sweep.text();
   sweep.Signal(SIGINT);
   EXPECT_EQ(sweep.Wait(), 130) << sweep.text();
-  EXPECT_THAT(sweep.text(), HasSubstr("go on with  macaw sweep"));
-  const Printed last = Sweep(file, "--json --out " + folder_ / "s");
+  const std::string quoted = absl::StrCat("--out '", folder_ / "my s", "'");
+  EXPECT_THAT(sweep.text(), HasSubstr(absl::StrCat("go on with  macaw sweep ", file, " ", quoted)));
+  const Printed last = Sweep(file, "--json " + quoted);
   EXPECT_EQ(last.exit, 0) << last.text;
   EXPECT_THAT(last.text, AllOf(HasSubstr("{\"event\":\"table\""),
                                HasSubstr("{\"event\":\"end\",\"code\":0,\"go_on\":\"\"}")));
@@ -317,6 +318,11 @@ TEST_F(SweepTest, RefusesBeforeAnythingBegins) {
   EXPECT_THAT(dry.text, HasSubstr("008-seed3  algorithm.name scaffold, local.lr 0.1"));
   EXPECT_FALSE(FileExists(out));
   EXPECT_EQ(RunMacaw("sweep show " + out).exit, 2);
+  for (const char* jobs : {"0", "-1", "nan", "1e999"}) {
+    const Printed refused = Sweep(Grid(), absl::StrCat("--jobs ", jobs, " --out ", out));
+    EXPECT_EQ(refused.exit, 2) << jobs;
+    EXPECT_THAT(refused.text, HasSubstr(absl::StrCat("must be a number above 0, and is ", jobs)));
+  }
 }
 
 // A single job runs whatever it takes; a second one only where it fits.
