@@ -411,9 +411,6 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(checked.config));
   MACAW_ASSIGN_OR_RETURN(checked.columns, ColumnsOf(checked.config, spec, catalogue.algorithms()));
   checked.rows = run.evaluable();
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description rule,
-                         catalogue.algorithms().RuleOf(checked.config.run));
-  checked.trains = !rule.has_statistics;
   return checked;
 }
 

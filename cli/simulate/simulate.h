@@ -52,7 +52,6 @@ struct CheckedRun {
   Config config;
   std::vector<server::MetricColumn> columns;
   EvaluableRows rows;
-  bool trains = true;  // false: its clients send sums over their rows, and train nothing
 };
 // Finds every error that can be found before a run, as `macaw simulate --check` does. Opens the
 // data. `output` gets the opening lines.

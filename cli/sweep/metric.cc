@@ -37,27 +37,11 @@ bool HasAccuracy(const CheckedRun& run) {
   });
 }
 
-// Whether the column is of the rows that clients train on, as they train on them.
-bool IsOfTraining(const std::string& metric, const CheckedRun& run) {
-  const auto column = std::ranges::find(run.columns, metric, &server::MetricColumn::name);
-  return column != run.columns.end() && !column->of.has_value() &&
-         (absl::StartsWith(metric, "train_") || absl::StartsWith(metric, "personal_train_"));
-}
-
-// Why the run will not have the value, whatever it evaluates; "": it may have it.
+// Why the run will not have a value that is made of its columns; "": it may have it.
 std::string WhyNever(const std::string& metric, const CheckedRun& run) {
-  const bool timed = absl::StartsWith(metric, "virtual_seconds") ||
-                     metric == "total_virtual_seconds" || metric == "late" || metric == "staleness";
-  if (timed && !run.config.run.devices.on())
+  if (IsOfVirtualTime(metric) && !run.config.run.devices.on())
     return "it is of virtual time, and a run has that with [devices]";
-  if (metric == "staleness" && !run.config.run.asynchronous.on())
-    return "it is of rounds that do not wait for each other (round.mode)";
   if (IsTarget(metric) && !HasAccuracy(run)) return "the run has no accuracy";
-  if (!run.trains && IsOfTraining(metric, run)) {
-    return absl::StrCat("the clients of \"", run.config.run.algorithm.name,
-                        "\" train nothing; name a metric of test or validation rows, which the "
-                        "data must have (data.test_fraction), or of the rule (rule_NAME)");
-  }
   const absl::string_view column = absl::StripPrefix(metric, "best_");
   if (column.size() < metric.size() && !server::OfUntrainedRows(column)) {
     return absl::StrCat(
@@ -123,7 +107,7 @@ std::string UsualMetricOfAll(const std::vector<CheckedRun>& runs,
     });
   });
   const bool has_none = std::ranges::any_of(
-      runs, [&](const CheckedRun& run) { return !WhyNever(usual, run).empty(); });
+      runs, [&](const CheckedRun& run) { return !CheckSweepMetric("metric", usual, run).ok(); });
   std::string own = has_none ? RuleMetricOfAll(runs) : "";
   return own.empty() ? usual : own;
 }
