@@ -95,8 +95,8 @@ struct MetricColumn {
   bool statistic = false;                // over clients
   // The word of evaluation.metrics that it needs; null: none.
   const char* metric = nullptr;
-  // Why no row of this run will have a value, behind the column's name: "needs [devices], …". Empty:
-  // rows may have one.
+  // Why no row of this run will have a value, to follow the column's name in a message: "needs
+  // [devices], …". Empty: rows may have one.
   std::string never = {};
 };
 

@@ -41,9 +41,9 @@ class SweepFolder {
   // Whether an earlier command has made a job of this name.
   bool HasBegun(const std::string& job) const;
   // Returns an error if the folder is of a sweep whose configurations have other settings, or whose
-  // rungs are others; or if it holds no sweep, but a run or files that a sweep writes. Further seeds
-  // and configurations may be added, some may be left out, another metric may be chosen, and it may
-  // be computed elsewhere or otherwise.
+  // rungs are others; or if it holds no sweep, but a run or files that a sweep writes. Further
+  // seeds and configurations may be added, some may be left out, another metric may be chosen, and
+  // it may be computed elsewhere or otherwise.
   absl::Status CheckSame(const SweepPlan& plan) const;
   // Checks that, and writes plan and jobs. Configurations that the folder had and the sweep has not
   // stay in the plan that is written, as `earlier`: no run of theirs is taken for another's.

@@ -158,8 +158,8 @@ double Rounded(double value, const Axis& axis) {
   return std::clamp(rounded, axis.low, axis.high);
 }
 
-// The number at a place from 0 to 1 between the axis' ends, which may be further apart than a number
-// can say.
+// The number at a place from 0 to 1 between the ends of the axis. They may be further apart than a
+// number can say.
 double UniformAt(const Axis& axis, double place) {
   const double apart = axis.high - axis.low;
   return std::isfinite(apart) ? axis.low + place * apart

@@ -343,8 +343,8 @@ class RoundEngine {
   std::optional<fleet::TrainingLease> ServeTraining(Node& node, const fleet::LeaseRequest& request,
                                                     fleet::LeaseReply& reply, TimePoint now);
   // Rounds that do not wait for each other (arriving.cc). TakeArrival: a node asks in which round a
-  // client counts that it has trained. ServeArrival: as Serve, for such a call; and for those that
-  // wait, as they came. EvaluatesFirst: the node, before a round opens; so its client counts in none.
+  // client that it has trained counts. ServeArrival, ServeArrivals: as Serve, for such a call and
+  // for those that wait, in order. EvaluatesFirst: the node, so that its client counts in no round.
   void TakeArrival(Node& node, Poll poll, TimePoint now);
   bool ServeArrival(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   void ServeArrivals(TimePoint now);
