@@ -51,7 +51,8 @@ absl::Status RemoveRuns(const SweepFolder& folder, const PreparedSweep& sweep) {
     const std::string run = folder.RunOf(sweep.plan, job.name);
     if (IsTaken(run)) MACAW_RETURN_IF_ERROR(MakeRunFolder(run, "", /*force=*/true).status());
   }
-  for (const char* part : {"/sweep.json", "/jobs", "/results"}) {
+  for (const char* part :
+       {"/sweep.json", "/jobs", "/results", "/table.csv", "/best.toml", "/report.html"}) {
     std::error_code error;
     fs::remove_all(folder.path() + part, error);
     if (error)
