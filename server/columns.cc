@@ -46,7 +46,7 @@ static_assert(std::size(kFamilies) == kEvaluatedRows);
 
 constexpr char kPenalty[] = "l2_penalty", kObjective[] = "train_objective";
 
-// Of what clients train.
+// Whether the column is of the rows that clients train on, as they train on them.
 bool IsOfTraining(const MetricColumn& column) {
   return !column.of.has_value() && (absl::StartsWith(column.name, "train_") ||
                                     absl::StartsWith(column.name, "personal_train_"));

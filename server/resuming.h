@@ -29,9 +29,9 @@ absl::Status CheckBeginsAgain(const Options& options);
 struct DurableRounds {
   Round completed, opened;  // the newest ones
 };
-// Of a run that continues inside a round: an error if the configuration has fewer rounds, or would
-// have ended the run before them. `metrics_bytes`: of the checkpoint. `early_stopping` has observed
-// the rows before that.
+// Checks the configuration of a run that continues inside a round. Returns an error if it has fewer
+// rounds than the run has begun, or if its stop rule or budget would have ended the run earlier.
+// `metrics_bytes`: of metrics.jsonl at the checkpoint. `early_stopping` has observed these rows.
 absl::Status CheckGoesOnAfter(const Options& options, const DurableRounds& rounds,
                               uint64_t metrics_bytes, EarlyStopping early_stopping);
 

@@ -34,7 +34,7 @@ struct PairedComparison {
   size_t n = 0;
   double difference = 0;  // the mean of values[i] - others[i]; 0 where rounding alone is left of it
   bool same = false;      // two pairs or more, and all differences are equal up to rounding
-  // Of two pairs or more. Equal differences have no deviation to measure them by: none of both.
+  // Of two pairs or more. Both are missing where `same`: there is no deviation to test by.
   std::optional<Interval> interval;
   std::optional<double> p;  // two-sided
 };

@@ -75,7 +75,8 @@ void KeepEarlier(const SweepPlan& before, SweepPlan& plan) {
 // "007" of "007-seed1"
 std::string ConfigurationOf(const std::string& job) { return job.substr(0, job.rfind("-seed")); }
 
-// Of a folder without a plan: an error if it has what a sweep would write over or hide.
+// Checks a folder that has no plan. Returns an error if a sweep would write over its files, or hide
+// its run.
 absl::Status CheckHasNoOther(const std::string& path) {
   for (const char* file : {"table.csv", "best.toml", "report.html", "config.toml"}) {
     if (!FileExists(absl::StrCat(path, "/", file))) continue;

@@ -51,8 +51,8 @@ std::string WhyNever(const std::string& metric, const CheckedRun& run) {
   return "";
 }
 
-// Of "test_accuracy_at_best_val_accuracy": whether the run will have both, and notes the one in the
-// best round of the other.
+// Checks a metric such as "test_accuracy_at_best_val_accuracy". Returns an error unless the run
+// will have both columns, and its summary the first one in the best round by the second one.
 absl::Status CheckAtBest(const std::string& key, const std::string& metric, const CheckedRun& run) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(metric, kAtBest);
   for (const std::string& column : {parts.first, parts.second})

@@ -40,7 +40,7 @@ TEST(NearestKey, ReadsOtherSpellings) {
   EXPECT_EQ(NearestKey("fraction_fit", Keys()), "cohort.fraction");
 }
 
-// The names that docs/coming-from.md has, typed where somebody may put them.
+// The names of docs/coming-from.md, in tables where users of other frameworks may type them.
 TEST(NearestKey, KnowsTheNamesOfOtherFrameworks) {
   for (const char* table : {"partition.", "run.", "data."})
     EXPECT_EQ(NearestKey(std::string(table) + "alpha", Keys()), "partition.concentration") << table;
