@@ -356,7 +356,7 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
 }
 
 int Main(int argc, char** argv) {
-  ExplainUncaught("macaw");
+  ExplainEndings("macaw");
   CLI::App app("What `macaw admin` and `macaw doctor --server` run", "macaw");
   app.require_subcommand(1);
   std::function<int()> run;

@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
@@ -37,7 +39,14 @@ int BecomeAdmin(char** argv) {
 
 int Main(int argc, char** argv) {
   if (IsForAdmin(argc, argv)) return BecomeAdmin(argv);
-  ExplainUncaught("macaw");
+  ExplainEndings("macaw");
+  std::error_code gone;
+  std::filesystem::current_path(gone);
+  if (gone) {
+    PrintError("macaw", absl::StrCat("the folder that you are in cannot be used (", gone.message(),
+                                     "): cd to one that exists"));
+    return kExitUsage;
+  }
   CLI::App app("Macaw: federated learning, simulated and deployed with the same programs", "macaw");
   app.set_version_flag("--version", "macaw " MACAW_VERSION);
   app.require_subcommand(1);

@@ -350,7 +350,7 @@ int StandWith(const ServerArguments& arguments, StandingOptions options) {
 }
 
 int Main(int argc, char** argv) {
-  ExplainUncaught("macaw-server");
+  ExplainEndings("macaw-server");
   ServerArguments arguments;
   StandingOptions standing;
   CLI::App app("The server of a run: hands out clients, adds up, keeps checkpoints",

@@ -393,7 +393,7 @@ int Renew(const WorkerArguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
-  ExplainUncaught("macaw-worker");
+  ExplainEndings("macaw-worker");
   WorkerArguments arguments{.argv = argv};
   CLI::App app("A worker: leases clients from a server and trains them here", "macaw-worker");
   app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);

@@ -142,6 +142,10 @@ absl::Status WriteVirtual(const TimelineCommand& command) {
 }
 
 int ShowTimeline(const TimelineCommand& command) {
+  if (!command.rounds.empty() && command.svg.empty() && command.trace.empty()) {
+    return Report(absl::InvalidArgumentError(
+        "--rounds are the rounds to draw: give --svg FILE or --virtual FILE, too"));
+  }
   return Report(command.trace.empty() ? Show(command) : WriteVirtual(command));
 }
 

@@ -6,12 +6,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "cli/process/lock.h"
 #include "cli/process/signals.h"
 #include "cli/track/tracking.h"
 #include "core/files.h"
+#include "core/settings/section.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -38,6 +40,11 @@ absl::Status Track(const TrackCommand& command) {
   if (config.to.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("name a tracker with --to: the run's configuration has no run.track"));
+  }
+  if (!command.mlflow_uri.empty() && !settings::Contains(config.to, "mlflow")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mlflow-uri has no effect without the tracker mlflow; the rows go to ",
+                     absl::StrJoin(config.to, ", ")));
   }
   MACAW_ASSIGN_OR_RETURN(SignalFd signals, SignalFd::Open());
   MACAW_ASSIGN_OR_RETURN(Tracking tracking, Tracking::Start(command.run, config, kAtMost));

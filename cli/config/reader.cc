@@ -1,7 +1,9 @@
 #include "cli/config/reader.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -30,6 +32,16 @@ std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
   std::vector<std::string> sources;
   for (const auto& [name, source] : catalogue.data_sources()) sources.push_back(name);
   return sources;
+}
+
+// What a refused value must be: of one that is too large for a member of 32 bits, with the
+// uppermost number, which `expected` does not name.
+std::string Expected(const Field& field, const Value& value, Config config) {
+  constexpr int64_t kLargest = std::numeric_limits<uint32_t>::max();
+  const int64_t* const number = value.As<int64_t>();
+  if (number == nullptr || *number <= kLargest || !field.set(config, Value{kLargest}))
+    return field.expected;
+  return absl::StrCat(field.expected, " and at most ", kLargest);
 }
 
 std::string TwoWaysText(const std::string& key, const std::string& other) {
@@ -273,9 +285,10 @@ class Reader {
       const bool list = word != nullptr && meant == *word;  // right, but for a list of one
       const std::string shown =
           list ? absl::StrCat("[\"", meant, "\"]") : absl::StrCat("\"", meant, "\"");
-      return WrongKey(value.place, field.key, meant,
-                      absl::StrCat(field.key, " must be ", field.expected, ", found ",
-                                   Describe(value), DidYouMean(meant.empty() ? "" : shown)));
+      return WrongKey(
+          value.place, field.key, meant,
+          absl::StrCat(field.key, " must be ", Expected(field, value, config_), ", found ",
+                       Describe(value), DidYouMean(meant.empty() ? "" : shown)));
     }
     // A program runs beside the file that names it, unless the file names a folder, too.
     if (field.key == "workers.command" && !given_.contains("workers.folder"))

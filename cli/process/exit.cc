@@ -1,6 +1,7 @@
 #include "cli/process/exit.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,9 +101,10 @@ int CloseOutput(const char* program, int code) {
   return code == kExitOk ? kExitFailed : code;
 }
 
-void ExplainUncaught(const char* program) {
+void ExplainEndings(const char* program) {
   uncaught_program = program;
   std::set_terminate(OnTerminate);
+  ::signal(SIGXFSZ, SIG_IGN);
 }
 
 }  // namespace macaw::cli

@@ -36,7 +36,8 @@ int CloseOutput(const char* program, int code);
 // After this call, an exception that nobody catches, on any thread, ends the process with one line
 // "PROGRAM: error: …". The exit code is kExitFailed if memory or threads have run out. Any library
 // may meet these limits, so there is no other place to catch them. `program` must live until the
-// process ends.
-void ExplainUncaught(const char* program);
+// process ends. A write beyond the limit of a file's size (ulimit -f) fails as one on a full disk
+// does, and no signal ends the process.
+void ExplainEndings(const char* program);
 
 }  // namespace macaw::cli

@@ -48,12 +48,15 @@ std::string MetricText(double value) {
 
 std::string NumberText(const Estimate& estimate) {
   const double mean = estimate.mean;
+  // Of a mean of 0, the deviation is the size.
+  const double size = std::max(std::fabs(mean), estimate.std.value_or(0));
+  const bool has_four_places = size >= 0.001 && std::fabs(mean) < 1000;
   if (!estimate.std.has_value()) {
     if (mean == std::floor(mean) && std::fabs(mean) < 1e9) return absl::StrFormat("%.0f", mean);
-    return absl::StrFormat(std::fabs(mean) < 1000 ? "%.4f" : "%.6g", mean);
+    return absl::StrFormat(has_four_places ? "%.4f" : "%.6g", mean);
   }
   if (*estimate.std == 0 && mean == std::floor(mean)) return absl::StrFormat("%.6g ± 0", mean);
-  if (std::fabs(mean) < 1000) return absl::StrFormat("%.4f ± %.4f", mean, *estimate.std);
+  if (has_four_places) return absl::StrFormat("%.4f ± %.4f", mean, *estimate.std);
   return absl::StrFormat("%.6g ± %.3g", mean, *estimate.std);
 }
 

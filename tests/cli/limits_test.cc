@@ -24,7 +24,7 @@ using testing::KilledBySignal;
 
 template <typename Exception>
 [[noreturn]] void ThrowOnAThread(const Exception& exception) {
-  ExplainUncaught("macaw-test");
+  ExplainEndings("macaw-test");
   std::thread([&] { throw exception; }).join();
   std::abort();
 }

@@ -632,3 +632,9 @@ class Programs(TestCase):
         done = self.macaw("track", self.folder, "--to", "csv")
         self.assertEqual(done.returncode, 2)
         self.assertIn(f"{self.folder} is not the folder of a run", done.stderr)
+
+    def test_refuse_an_address_that_nobody_uses(self) -> None:
+        done = self.macaw("track", self.done.folder, "--to", "csv", "--mlflow-uri", "http://host:1")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--mlflow-uri has no effect without the tracker mlflow", done.stderr)
+        self.assertFalse((self.done.folder / "metrics.csv").exists())

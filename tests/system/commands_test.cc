@@ -265,6 +265,21 @@ TEST_F(Commands, OutputThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(RunShell(MACAW_BIN_DIR "/macaw algorithms none > /dev/full").exit, 2);
 }
 
+TEST_F(Commands, AFileBeyondTheLimitOfItsSizeIsAnErrorAndNoSignal) {
+  const std::string out = folder_.path() + "/keys.json";
+  const Printed printed = RunShell("ulimit -f 1; " MACAW_BIN_DIR "/macaw keys --json > " + out);
+  EXPECT_EQ(printed.exit, 1);
+  EXPECT_THAT(printed.text, HasSubstr("cannot write to standard output: File too large"));
+}
+
+TEST_F(Commands, AFolderThatIsGoneIsNamedAsTheReason) {
+  const std::string gone = folder_.path() + "/gone";
+  const Printed printed = RunShell(absl::StrCat("mkdir ", gone, " && cd ", gone, " && rmdir ", gone,
+                                                " && " MACAW_BIN_DIR "/macaw simulate"));
+  EXPECT_EQ(printed.exit, 2);
+  EXPECT_THAT(printed.text, HasSubstr("cd to one that exists"));
+}
+
 // As `macaw keys | head`, from a program that ignores SIGPIPE.
 TEST_F(Commands, AReaderThatHasEnoughIsNoError) {
   const Printed printed = RunShell("{ trap '' PIPE; " MACAW_BIN_DIR

@@ -82,8 +82,13 @@ TEST(Timeline, OfNoRunOrOfARoundThatIsNotThereIsAClearError) {
   EXPECT_THAT(RunMacaw("timeline /nowhere").text, HasSubstr("/nowhere/timeline.json"));
   Simulation run("run", {testing_support::WriteConfig("run")});
   ASSERT_EQ(run.Wait(), 0) << run.output();
-  EXPECT_THAT(RunMacaw("timeline " + run.folder() + " --rounds 77").text, HasSubstr("from 1 to 3"));
-  EXPECT_THAT(RunMacaw("timeline " + run.folder() + " --rounds b").text, HasSubstr("12:14"));
+  const std::string drawn =
+      absl::StrCat("timeline ", run.folder(), " --svg ", run.folder(), "/never.svg --rounds ");
+  EXPECT_THAT(RunMacaw(drawn + "77").text, HasSubstr("from 1 to 3"));
+  EXPECT_THAT(RunMacaw(drawn + "b").text, HasSubstr("12:14"));
+  const auto nowhere = RunMacaw("timeline " + run.folder() + " --rounds 1");
+  EXPECT_EQ(nowhere.exit, 2);
+  EXPECT_THAT(nowhere.text, HasSubstr("give --svg FILE or --virtual FILE"));
 }
 
 }  // namespace
