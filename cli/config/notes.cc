@@ -3,20 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <variant>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config/client_notes.h"
 #include "cli/config/client_state.h"
-#include "cli/config/drawable.h"
 #include "cli/config/idle_keys.h"
 #include "cli/config/settings.h"
 #include "cli/config/toml.h"
 #include "core/spelling.h"
 #include "data/overlap.h"
-#include "plan/local_steps.h"
 #include "plan/quorum.h"
 #include "scheduler/cohort.h"
 #include "training/api/round_local.h"
@@ -24,150 +22,6 @@
 
 namespace macaw::cli {
 namespace {
-
-template <typename Has>  // bool(ClientId)
-uint64_t CountClients(const data::Dataset& dataset, const Has& has) {
-  uint64_t count = 0;
-  for (ClientId client; client.value < dataset.info().clients; ++client.value)
-    count += has(client) ? 1 : 0;
-  return count;
-}
-
-// Whether some client has rows of this split.
-bool AnyHas(const data::Dataset& dataset, data::Split split) {
-  for (uint64_t c = 0; c < dataset.info().clients; ++c) {
-    if (dataset.Examples(ClientId(c), split) > 0) return true;
-  }
-  return false;
-}
-
-// Whether some client has both training rows and test rows of its own.
-bool AnyCanBeTested(const data::Dataset& dataset) {
-  for (uint64_t c = 0; c < dataset.info().clients; ++c) {
-    const ClientId client(c);
-    if (dataset.Examples(client, data::Split::kTest) > 0 &&
-        dataset.Examples(client, data::Split::kTrain) > 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// `several`: the rule has several models of the server's, and a client is tested at its choice.
-std::string PersonalModelsNote(const Config& config, const data::Dataset& dataset, bool several) {
-  const std::string name = absl::StrCat(config.run.algorithm.name,
-                                        several ? " tests each client at the model that it takes"
-                                                : " leaves each client a model of its own");
-  if (!AnyCanBeTested(dataset)) {
-    return absl::StrCat(
-        name,
-        ", but no client that trains has test rows, so "
-        "these models are not evaluated",
-        config.run.evaluation.clients ? " (clients_test_* will be missing or null)" : "",
-        ": set data.client_test_fraction, or give them with the data (data.test_path of LEAF files, "
-        "\"client_test\" of a partition file)");
-  }
-  if (config.run.evaluation.clients) return "";
-  return absl::StrCat(name,
-                      ", which test_* does not show: set evaluation.clients = true for "
-                      "clients_test_*");
-}
-
-// Of clients that train without a step, or without fewer steps as stragglers.
-void AddNotesOnSteps(const RunPlan& run, const data::Dataset& dataset,
-                     std::vector<std::string>& notes) {
-  const LocalConfig local = training::MostLocal(run);
-  const uint32_t least = LeastRows(local);
-  const bool shortens =
-      run.cohort.straggler_fraction > 0 && run.cohort.straggler_policy == "partial";
-  if (least <= 1 && !(shortens && (local.epochs == 1 || local.steps > 0))) return;
-  uint64_t clients = 0, without = 0, with_one = 0;
-  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
-    const uint32_t rows = dataset.Examples(client, data::Split::kTrain);
-    if (rows == 0) continue;
-    ++clients;
-    without += rows < least ? 1 : 0;
-    with_one += rows >= least && StepsOf(local, rows) == 1 ? 1 : 0;
-  }
-  if (without > 0) {
-    notes.push_back(absl::StrCat("local.drop_last: ", without, " of ", clients,
-                                 " clients have fewer training rows than a batch of ",
-                                 local.batch_size, " and take no step, so no round draws them"));
-  }
-  if (shortens && with_one > 0) {
-    notes.push_back(absl::StrCat("cohort.straggler_fraction: ", with_one, " of ", clients,
-                                 " clients take one step a round, and take it as stragglers, too"));
-  }
-}
-
-// Counts the clients whose turns change nothing: a step of the rule takes more batches than they
-// have in a round.
-void AddNoteOnBatches(const RunPlan& run, const algorithms::Description& rule,
-                      const data::Dataset& dataset, std::vector<std::string>& notes) {
-  if (rule.batches_a_step <= 1) return;
-  const LocalConfig local = training::MostLocal(run);
-  const auto trains = [&](ClientId client) {
-    return dataset.Examples(client, data::Split::kTrain) >= LeastRows(local);
-  };
-  const uint64_t clients = CountClients(dataset, trains);
-  const uint64_t without = CountClients(dataset, [&](ClientId client) {
-    return trains(client) &&
-           StepsOf(local, dataset.Examples(client, data::Split::kTrain)) < rule.batches_a_step;
-  });
-  if (without == 0) return;
-  notes.push_back(absl::StrCat("a step of ", rule.name, " takes ", rule.batches_a_step,
-                               " batches, and ", without, " of ", clients,
-                               " clients have fewer in a round, so their turns change nothing: set "
-                               "local.epochs = ",
-                               rule.batches_a_step, ", or a smaller local.batch_size"));
-}
-
-// Says that the central validation rows are not used: the rule has no common model to evaluate.
-void AddNoteOnCentralValidation(const algorithms::Description& rule, const data::DatasetInfo& data,
-                                std::vector<std::string>& notes) {
-  if (rule.has_common_model || data.val_examples == 0) return;
-  notes.push_back(
-      absl::StrCat("the central validation set (", Counted(data.val_examples, "row"),
-                   ") is not used: ", rule.name,
-                   " has no common model for val_*. Set data.central_val_fraction = 0, so that "
-                   "clients train on these rows, or data.val_fraction for rows of clients' own"));
-}
-
-// Of clients that have training rows and none of this split, and so are in none of its columns.
-void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::string_view rows,
-                    absl::string_view columns, absl::string_view key,
-                    std::vector<std::string>& notes) {
-  uint64_t clients = 0, without = 0;
-  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
-    if (dataset.Examples(client, data::Split::kTrain) == 0) continue;
-    ++clients;
-    without += dataset.Examples(client, split) == 0 ? 1 : 0;
-  }
-  if (without == 0 || without == clients) return;  // none at all: another note
-  notes.push_back(absl::StrCat(without, " of ", clients, " clients that train have no ", rows,
-                               " rows, so ", columns, "* say nothing of them (", columns,
-                               "clients: how many they are of): raise ", key));
-}
-
-// Notes that the metrics after tuning are of other clients than those before, where some have test
-// rows and no training rows. With evaluation.heldout these have columns of their own.
-void AddNoteOnTunedClients(const RunPlan& run, const data::Dataset& dataset,
-                           std::vector<std::string>& notes) {
-  if (!run.evaluation.clients || run.evaluation.heldout) return;
-  if (run.evaluation.fine_tune.steps == 0) return;
-  const auto is_tested = [&](ClientId client) {
-    return dataset.Examples(client, data::Split::kTest) > 0;
-  };
-  const uint64_t tested = CountClients(dataset, is_tested);
-  const uint64_t without = CountClients(dataset, [&](ClientId client) {
-    return is_tested(client) && dataset.Examples(client, data::Split::kTrain) == 0;
-  });
-  if (without == 0) return;
-  notes.push_back(
-      absl::StrCat(without, " of ", tested,
-                   " clients with test rows have no training rows to tune on: "
-                   "clients_test_* are of them, too, and clients_test_tuned_* are not"));
-}
 
 // Whether rounds in virtual time wait until all their places are taken, whatever the deadline.
 bool DeadlineChangesNothing(const RunPlan& run) {
@@ -179,39 +33,6 @@ bool DeadlineChangesNothing(const RunPlan& run) {
   if (run.cohort.over_selection > 1) places = std::min(places, run.cohort.size);
   if (devices.enough > 0) places = std::min(places, devices.enough);
   return NeededOf(devices.quorum, asked) >= places;
-}
-
-// Notes how many clients that join later have test rows and no rows to be tuned on.
-void AddNoteOnTuning(const RunPlan& run, const data::Dataset& dataset,
-                     std::vector<std::string>& notes) {
-  if (!run.evaluation.heldout || run.evaluation.fine_tune.steps == 0) return;
-  const auto joins_later = [&](ClientId client) {
-    return dataset.Examples(client, data::Split::kTest) > 0 &&
-           dataset.Examples(client, data::Split::kTrain) == 0;
-  };
-  const uint64_t clients = CountClients(dataset, joins_later);
-  const uint64_t without = CountClients(dataset, [&](ClientId client) {
-    return joins_later(client) && dataset.Examples(client, data::Split::kValidation) == 0;
-  });
-  if (without == 0) return;
-  notes.push_back(
-      absl::StrCat(without, " of ", clients,
-                   " clients that join later have test rows and none to tune on, so "
-                   "heldout_test_tuned_* say nothing of them and are over other clients "
-                   "than heldout_test_*: raise data.heldout_tuning"));
-}
-
-std::string ConceptShiftNote(const RunPlan& run, bool own_tests) {
-  const uint32_t groups = run.transform.concept_shift_groups;
-  std::string note = absl::StrCat("data.concept_shift: ", groups,
-                                  " groups of clients see the same rows in different ways");
-  if (run.evaluation.central) {
-    absl::StrAppend(&note, "; test_* are over the central test set as each of them sees it, ",
-                    "test_group0_* to test_group", groups - 1, "_* over one view each");
-  }
-  if (run.evaluation.clients && own_tests)
-    absl::StrAppend(&note, "; clients_test_group0_* and so on are over one group's clients");
-  return note;
 }
 
 // The numbers of the model that are not frozen: those that clients send.
@@ -407,44 +228,14 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
     for (std::string& note : algorithm->notes(algorithms::SetupOf(run, spec.layout)))
       notes.push_back(std::move(note));
   }
-  if (algorithm->has_personal_models) {
-    const std::string note = PersonalModelsNote(config, dataset, algorithm->has_several_models);
-    if (!note.empty()) notes.push_back(note);
-  } else if (run.evaluation.clients && !AnyHas(dataset, data::Split::kTest)) {
-    notes.push_back(
-        "evaluation.clients tests clients on rows of their own, but no client has test rows "
-        "(clients_test_* will be null): set data.client_test_fraction, or give them with the data");
-  }
-  if (run.task == TaskKind::kClassification && dataset.info().classes == 1) {
-    notes.push_back(
-        "all rows have one class, 0, so a model that has learned nothing is always right: its "
-        "accuracy is 1 and its loss 0. Look at the labels; classes that no row has are data.classes");
-  }
-  AddNotesOnSteps(run, dataset, notes);
-  AddNoteOnBatches(run, *algorithm, dataset, notes);
-  AddNoteOnCentralValidation(*algorithm, dataset.info(), notes);
-  if (run.evaluation.clients) {
-    AddNoteOnSplit(dataset, data::Split::kTest, "test", "clients_test_",
-                   "data.client_test_fraction", notes);
-  }
-  if (run.evaluation.validation) {
-    AddNoteOnSplit(dataset, data::Split::kValidation, "validation", "clients_val_",
-                   "data.val_fraction", notes);
-  }
-  AddNoteOnTunedClients(run, dataset, notes);
-  AddNoteOnTuning(run, dataset, notes);
+  for (std::string& note : ClientNotes(config, *algorithm, dataset))
+    notes.push_back(std::move(note));
   if (DeadlineChangesNothing(run)) {
     notes.push_back(
         absl::StrCat("round.deadline changes nothing: with round.quorum = ", run.devices.quorum,
                      " a round waits until all of its places are taken. Set a smaller "
                      "round.quorum, or round.below_quorum = \"drop\""));
   }
-  const bool owners = config.node.workers.owners > 0;
-  if (std::string note = NoteOnGroups(run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName);
-      !note.empty())
-    notes.push_back(std::move(note));
-  if (ConceptGroups(run.transform, run.seed).count() > 1)
-    notes.push_back(ConceptShiftNote(run, AnyHas(dataset, data::Split::kTest)));
   constexpr double kLargeForAdam = 0.01;
   if (run.local.optimizer != "sgd" && run.local.lr > kLargeForAdam) {
     notes.push_back(absl::StrCat("local.lr = ", run.local.lr, " is large for ", run.local.optimizer,
@@ -470,12 +261,6 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   constexpr uint64_t kMostValues = 4'000'000;  // some milliseconds
   if (std::string note = data::OverlapNote(dataset, kMostValues); !note.empty())
     notes.push_back(std::move(note));
-  if (run.evaluation.validation && dataset.info().val_examples == 0 &&
-      !AnyHas(dataset, data::Split::kValidation)) {
-    notes.push_back(
-        "evaluation.splits names validation, but no client has validation rows (clients_val_* will "
-        "be null): set data.val_fraction, or data.central_val_fraction for val_*");
-  }
   return notes;
 }
 
