@@ -104,7 +104,8 @@ void Audit::CloseMinute(absl::Time now) {
 
 void Audit::Refused(const Refusal& refusal, absl::Time now) {
   absl::MutexLock lock(&mutex_);
-  if (now - minute_ >= absl::Minutes(1)) {
+  // Also a clock that was set back. Calls come in the order of their times, to a moment.
+  if (absl::AbsDuration(now - minute_) >= absl::Minutes(1)) {
     CloseMinute(now);
     minute_ = now;
   }

@@ -39,9 +39,9 @@ struct Refusal {
 //              particulars (names, numbers), which a stranger cannot choose
 //   a node     has kMostOfNode kinds of its own a minute: call and reason
 //   banned     a name has kMostOfBanned kinds more: calls
-// A kind is written when it is first seen in a minute, and again at the minute's end with how many
-// more there were. The newest kFiles files of `most_bytes` each are kept. Thread-safe; returns at
-// once, a thread of its own writes.
+// A kind is written when it is first seen in a minute. How many more there were is written with the
+// first refusal after the minute, or when the log is closed. The newest kFiles files of
+// `most_bytes` each are kept. Thread-safe; returns at once, a thread of its own writes.
 class Audit {
  public:
   static constexpr size_t kMostOfStrangers = 32;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "core/logging.h"
@@ -134,20 +135,22 @@ absl::StatusOr<std::unique_ptr<Authority>> Authority::Open(const std::string& fo
   }
   MACAW_ASSIGN_OR_RETURN(NodeIdentity own, ReadIdentity({KeyFile(folder), CertificateFile(folder),
                                                          CertificateFile(folder)}));
+  // The head comes first. Another process may add lines and sign them meanwhile, and a head that is
+  // read later would name lines that were not read.
+  MACAW_ASSIGN_OR_RETURN(const std::optional<SignedHead> is_signed,
+                         ReadSignedHead(RegistryFile(folder), own.authority));
   MACAW_ASSIGN_OR_RETURN(ChainedLog registry, ChainedLog::Open(RegistryFile(folder)));
   auto authority = std::unique_ptr<Authority>(
       new Authority(folder, std::move(own.key), std::move(own.authority), std::move(registry)));
   absl::MutexLock lock(&authority->mutex_);
   MACAW_RETURN_IF_ERROR(authority->ReadOn());
-  MACAW_RETURN_IF_ERROR(authority->CheckSigned());
+  MACAW_RETURN_IF_ERROR(authority->CheckSigned(is_signed));
   authority->following_ = true;
   return authority;
 }
 
-absl::Status Authority::CheckSigned() const {
+absl::Status Authority::CheckSigned(const std::optional<SignedHead>& is_signed) const {
   const std::string path = RegistryFile(folder_);
-  MACAW_ASSIGN_OR_RETURN(const std::optional<SignedHead> is_signed,
-                         ReadSignedHead(path, certificate_));
   if (!is_signed.has_value() || is_signed->lines <= log_.lines()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       path, " has ", log_.lines(), " lines, and ", is_signed->lines,
@@ -210,8 +213,13 @@ absl::Status Authority::Apply(const LogEntry& entry) {
 }
 
 absl::Status Authority::Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
-  MACAW_RETURN_IF_ERROR(ReadOn());
-  return log_.Append(
+  const absl::Cleanup unlock = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { log_.Unlock(); };
+  do {
+    // Who restores a registry has the lock of the former one, in which a line would be lost.
+    MACAW_RETURN_IF_ERROR(ReadOn());
+    MACAW_RETURN_IF_ERROR(log_.Lock());
+  } while (log_.WasReplaced());
+  return log_.AppendLocked(
       [this](const LogEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return Apply(entry); }, make,
       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
         // The change is made, whether its signature can be written or not.

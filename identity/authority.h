@@ -20,6 +20,7 @@
 #include "identity/key.h"
 #include "identity/node_files.h"
 #include "identity/registry.h"
+#include "identity/signed_head.h"
 
 namespace macaw::identity {
 
@@ -102,8 +103,9 @@ class Authority {
 
  private:
   Authority(std::string folder, PrivateKey key, Certificate certificate, ChainedLog registry);
-  // kDataLoss: the registry lacks lines that were signed.
-  absl::Status CheckSigned() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // kDataLoss: the registry lacks lines that were signed. `is_signed`: read before it.
+  absl::Status CheckSigned(const std::optional<SignedHead>& is_signed) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reads what was added to the registry, or all of it when the file was replaced.
   absl::Status ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the registry that is written over in place (cp) is complete. kUnavailable: not yet.
@@ -112,7 +114,7 @@ class Authority {
   absl::StatusOr<const Certificate*> CheckSignature(absl::string_view certificate)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Apply(const LogEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Adds what `make` returns when nothing has changed since.
+  // Adds what `make` returns to the file that has the registry's name.
   absl::Status Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -81,6 +82,19 @@ Readable ReadWhatThereIs(const std::string& folder, const Certificate& authority
   return found;
 }
 
+// Keeps others from entering anything in the registry, as long as it lives. Absent: there is none
+// that can be opened.
+absl::StatusOr<std::optional<ChainedLog>> LockRegistry(const std::string& folder) {
+  const std::string path = folder + kRegistry;
+  while (FileExists(path)) {
+    absl::StatusOr<ChainedLog> log = ChainedLog::Open(path);
+    if (!log.ok()) break;
+    MACAW_RETURN_IF_ERROR(log->Lock());
+    if (!log->WasReplaced()) return *std::move(log);
+  }
+  return std::nullopt;
+}
+
 // Revokes a node of `before`, also one that the authority does not know: whoever has its
 // certificate might renew it otherwise, as after the loss of a registry.
 absl::Status RevokeAgain(Authority& authority, const std::string& name, const NodeRecord& before,
@@ -134,6 +148,8 @@ absl::StatusOr<Restoration> Restore(const std::string& backup, const std::string
   MACAW_RETURN_IF_ERROR(CheckSameAuthority(backup, folder));
   MACAW_ASSIGN_OR_RETURN(const std::string pem, ReadFile(backup + "/authority.crt"));
   MACAW_ASSIGN_OR_RETURN(const Certificate authority, Certificate::FromPem(pem));
+  // What is entered from now on waits, and goes into the registry that is put in its place.
+  MACAW_ASSIGN_OR_RETURN(const std::optional<ChainedLog> locked, LockRegistry(folder));
   const Readable before = ReadWhatThereIs(folder, authority);
   const Readable kept = ReadWhatThereIs(backup, authority);
   // The backup has nothing that the registry, as far as it can be read, has not.

@@ -58,6 +58,28 @@ TEST_F(AuditTest, WritesARefusalOnceAMinuteWithHowOftenItCame) {
   EXPECT_THAT(times, testing::ElementsAre("1", "99", "1", "1"));
 }
 
+TEST_F(AuditTest, GoesOnAfterTheClockWasSetBack) {
+  auto audit = *Audit::Open(path_);
+  const absl::Time earlier = kNow - absl::Hours(24 * 40);
+  for (int i = 0; i < 3; ++i) audit->Refused(Known("a"), kNow);
+  for (int i = 0; i < 3; ++i) audit->Refused(Known("a"), earlier);
+  audit->Refused(Known("b"), kNow - absl::Seconds(1));
+  audit.reset();
+  std::vector<std::string> times;
+  for (const LogEntry& entry : Written()) times.push_back(entry.details.at("times"));
+  EXPECT_THAT(times, testing::ElementsAre("1", "2", "1", "2", "1"));
+}
+
+// Calls that come at once may come in another order than their times.
+TEST_F(AuditTest, ACallThatComesAMomentLateBeginsNoMinute) {
+  auto audit = *Audit::Open(path_);
+  for (int i = 0; i < 10; ++i) audit->Refused(Known("a"), kNow - absl::Milliseconds(i));
+  audit.reset();
+  std::vector<std::string> times;
+  for (const LogEntry& entry : Written()) times.push_back(entry.details.at("times"));
+  EXPECT_THAT(times, testing::ElementsAre("1", "9"));
+}
+
 TEST_F(AuditTest, AStrangersNameIsOnlyClaimed) {
   (*Audit::Open(path_))->Refused({.who = "phone-7", .why = "not from the authority"}, kNow);
   EXPECT_EQ(Written()[0].details.at("claims"), "phone-7");

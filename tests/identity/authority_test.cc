@@ -1,10 +1,15 @@
 #include "identity/authority.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
+#include <future>
 
+#include "core/fd.h"
 #include "core/files.h"
 #include "identity/verify.h"
 #include "testing/temporary_folder.h"
@@ -236,6 +241,23 @@ TEST_F(AuthorityTest, WaitsForARegistryThatIsWrittenOverInPlace) {
   absl::Status status = Identify(certificate);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   while (absl::IsUnavailable(status)) status = Identify(certificate);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// The signed head is a pipe here, so Open waits in the middle until another process has entered a
+// line and signed it.
+TEST_F(AuthorityTest, OpensWhileAnotherProcessEntersALine) {
+  InviteFor("first");
+  const std::string head = folder_ / "registry.jsonl.head";
+  std::filesystem::remove(head);
+  ASSERT_EQ(::mkfifo(head.c_str(), 0600), 0);
+  auto opened =
+      std::async(std::launch::async, [this] { return Authority::Open(folder_.path()).status(); });
+  Fd pipe(::open(head.c_str(), O_WRONLY | O_CLOEXEC));  // once Open reads it
+  InviteFor("second");                                  // writes a new head in its place
+  ASSERT_TRUE(WriteAll(pipe, BytesOf(*ReadFile(head))));
+  pipe.Close();
+  const absl::Status status = opened.get();
   EXPECT_TRUE(status.ok()) << status;
 }
 

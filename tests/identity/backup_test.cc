@@ -1,12 +1,16 @@
 #include "identity/backup.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
+#include "core/fd.h"
 #include "core/files.h"
 #include "identity/authority.h"
 #include "testing/temporary_folder.h"
@@ -110,6 +114,36 @@ TEST_F(BackupTest, TakesNoRevocationBackThatCanBeRead) {
   const auto restored = Restore(backup_, fleet_, kNow);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(restored->lost, 0u);
+  EXPECT_THAT((*Authority::Open(fleet_))->Identify(phone.Pem(), kNow).status().message(),
+              HasSubstr("was revoked: stolen"));
+}
+
+// Restore waits at the head of the backup, which is a pipe, when it has read the registry.
+TEST_F(BackupTest, LosesNothingThatIsEnteredMeanwhile) {
+  const Certificate phone = Enrol("phone-7", key_);
+  ASSERT_TRUE(BackUp(fleet_, backup_).ok());
+  std::filesystem::remove(fleet_ + "/server.key");
+  const std::string head = backup_ + "/registry.jsonl.head", text = *ReadFile(head);
+  std::filesystem::remove(head);
+  ASSERT_EQ(::mkfifo(head.c_str(), 0600), 0);
+  auto restored =
+      std::async(std::launch::async, [this] { return Restore(backup_, fleet_, kNow).status(); });
+  Fd checked(::open(head.c_str(), O_WRONLY | O_CLOEXEC));  // whether the backup is whole
+  const std::string next = folder_ / "next";
+  ASSERT_EQ(::mkfifo(next.c_str(), 0600), 0);
+  std::filesystem::rename(next, head);
+  ASSERT_TRUE(WriteAll(checked, BytesOf(text)));
+  checked.Close();
+  Fd read(::open(head.c_str(), O_WRONLY | O_CLOEXEC));
+  auto revoked = std::async(std::launch::async,
+                            [this] { return authority_->Revoke("phone-7", "stolen", kNow); });
+  // It waits for Restore. Without the lock it would be done by now.
+  EXPECT_EQ(revoked.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  ASSERT_TRUE(WriteAll(read, BytesOf(text)));
+  read.Close();
+  EXPECT_TRUE(restored.get().ok());
+  EXPECT_TRUE(revoked.get().ok());
+  EXPECT_THAT(Identify(phone).message(), HasSubstr("was revoked: stolen"));
   EXPECT_THAT((*Authority::Open(fleet_))->Identify(phone.Pem(), kNow).status().message(),
               HasSubstr("was revoked: stolen"));
 }
