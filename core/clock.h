@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 
 namespace macaw {
 
@@ -20,7 +21,12 @@ class Clock {
 const Clock& SteadyClock();
 
 inline double ToSeconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+// At most kLongestDuration, to which a time point can still be added; NaN is 0.
+inline constexpr Duration kLongestDuration = std::chrono::hours(24 * 365 * 100);
 inline Duration FromSeconds(double s) {
+  const double most = ToSeconds(kLongestDuration);
+  if (!(std::abs(s) < most))
+    return s > 0 ? kLongestDuration : s < 0 ? -kLongestDuration : Duration{};
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
 }
 

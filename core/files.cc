@@ -1,17 +1,21 @@
 #include "core/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "core/digest.h"
 #include "core/record_file.h"
 #include "core/status.h"
@@ -23,12 +27,36 @@ absl::Status WriteAll(const Fd& fd, std::span<const std::byte> bytes, const std:
   return macaw::WriteAll(fd, bytes) ? absl::OkStatus() : FileError("cannot write", path);
 }
 
+constexpr char kPart[] = ".part";
+constexpr size_t kSuffix = 16 + sizeof(kPart);     // of a temporary name, with the dot before it
+constexpr auto kNotNew = std::chrono::minutes(1);  // of a file that may be without its lock
+
 // A temporary name that no other writer of this file uses. The process id is not enough: two
 // containers that share a folder may have processes with the same id.
 std::string AsideOf(const std::string& path) {
   std::random_device random;
   const uint64_t suffix = static_cast<uint64_t>(random()) << 32 | random();
-  return absl::StrCat(path, ".", absl::Hex(suffix, absl::kZeroPad16), ".part");
+  return absl::StrCat(path, ".", absl::Hex(suffix, absl::kZeroPad16), kPart);
+}
+
+// Removes the temporary files of `path` whose writers are gone: nobody holds their locks. One that
+// is new may get its lock in a moment.
+void RemoveAbandoned(const std::string& path) {
+  const std::filesystem::path whole(path);
+  const std::string begin = absl::StrCat(whole.filename().string(), ".");
+  std::error_code error;
+  const std::string folder = whole.parent_path().string();
+  for (std::filesystem::directory_iterator it(folder.empty() ? "." : folder, error), end;
+       !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.size() != begin.size() - 1 + kSuffix || !absl::StartsWith(name, begin) ||
+        !absl::EndsWith(name, kPart))
+      continue;
+    const auto written = it->last_write_time(error);
+    if (error || std::filesystem::file_time_type::clock::now() - written < kNotNew) continue;
+    const Fd file(::open(it->path().c_str(), O_WRONLY | O_CLOEXEC));
+    if (file.open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(it->path().c_str());
+  }
 }
 
 }  // namespace
@@ -110,10 +138,12 @@ absl::Status AtomicWriteFile(const std::string& path, absl::string_view text) {
 
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   AtomicFile file;
+  RemoveAbandoned(path);
   file.path_ = path;
   file.aside_ = AsideOf(path);
   file.fd_ = Fd(::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.fd_.open()) return FileError("cannot create", file.aside_);
+  ::flock(file.fd_.get(), LOCK_EX | LOCK_NB);  // says that somebody writes it
   return file;
 }
 

@@ -31,8 +31,8 @@ absl::Status AtomicWriteFile(const std::string& path, std::span<const std::byte>
 absl::Status AtomicWriteFile(const std::string& path, absl::string_view text);
 
 // The same for files that are too large to build in memory first. Bytes are written at any offset
-// of a temporary file; Commit syncs and renames it. Destruction without Commit removes it. Movable;
-// one thread.
+// of a temporary file; Commit syncs and renames it. Destruction without Commit removes it. What
+// killed writers of this file have left is removed by the next one. Movable; one thread.
 class AtomicFile {
  public:
   static absl::StatusOr<AtomicFile> Create(const std::string& path);

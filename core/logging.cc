@@ -4,11 +4,15 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/one_line.h"
+#include "core/utf8.h"
 
 namespace macaw {
 namespace {
@@ -57,9 +61,18 @@ bool& AsJson() {
   return json;
 }
 
-// `text` is one line.
+// `text` is one line. JSON is UTF-8, so other bytes become "\xe9".
 std::string Quoted(absl::string_view text) {
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
+  std::string quoted = "\"";
+  while (!text.empty()) {
+    const size_t wrong = std::min(FirstNotUtf8(text), text.size());
+    absl::StrAppend(&quoted,
+                    absl::StrReplaceAll(text.substr(0, wrong), {{"\\", "\\\\"}, {"\"", "\\\""}}));
+    if (wrong < text.size())
+      absl::StrAppend(&quoted, "\\\\x", absl::Hex(static_cast<uint8_t>(text[wrong])));
+    text.remove_prefix(std::min(wrong + 1, text.size()));
+  }
+  return quoted + "\"";
 }
 
 }  // namespace

@@ -36,7 +36,9 @@ enum class Purpose : uint32_t {
   kCommonRule = 22,  // an algorithm's own, the same on all clients of a round
 };
 
-// Everything that a random number may depend on. Equal keys give equal streams on every machine.
+// Everything that a random number may depend on. Equal keys give equal words on every machine, and
+// so equal draws, but for Normal() and Gamma(): they use the C library's logarithm and cosine, whose
+// last bits differ between libraries.
 struct StreamKey {
   uint64_t seed = 0;
   Purpose purpose = Purpose::kTest;

@@ -5,9 +5,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/digest.h"
 
@@ -80,6 +83,33 @@ TEST(MakeDirectories, SyncsTheParentsOfNewFolders) {
   Synced().clear();
   ASSERT_TRUE(MakeDirectories(folder + "/new/and/deep").ok());
   EXPECT_TRUE(Synced().empty());  // nothing is new
+}
+
+TEST(AtomicFile, RemovesWhatKilledWritersOfItHaveLeft) {
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder / "table.data";
+  AtomicFile other = *AtomicFile::Create(path);  // at work for long
+  const std::string abandoned = path + ".0123456789abcdef.part";
+  const std::vector<std::string> strange = {path + ".part", path + ".0123.part",
+                                            folder / "table.0123456789abcdef.part"};
+  for (const std::string& file : strange) std::ofstream(file) << "x";
+  std::ofstream(abandoned) << "half of it";
+  const auto files = [&] {
+    size_t count = 0;
+    for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(folder.path()))
+      ++count;
+    return count;
+  };
+  EXPECT_TRUE(AtomicFile::Create(path).ok());
+  EXPECT_EQ(files(), 5u) << "it is new";
+  for (const auto& file : std::filesystem::directory_iterator(folder.path()))
+    std::filesystem::last_write_time(
+        file, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(2));
+  EXPECT_TRUE(AtomicFile::Create(path).ok());
+  EXPECT_FALSE(FileExists(abandoned));
+  for (const std::string& file : strange) EXPECT_TRUE(FileExists(file)) << file;
+  ASSERT_TRUE(std::move(other).Commit().ok());
+  EXPECT_EQ(files(), 4u);
 }
 
 TEST(AtomicFile, AppearsCompletelyOrNotAtAll) {

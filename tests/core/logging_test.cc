@@ -52,5 +52,15 @@ TEST_F(LoggingTest, AsJsonALineIsAnObject) {
   EXPECT_THAT(lines, testing::HasSubstr(R"(a \"forged\")"));
 }
 
+// A file's name may have any bytes.
+TEST_F(LoggingTest, AsJsonALineIsUtf8) {
+  ::setenv("MACAW_LOG_FORMAT", "json", 1);
+  testing::internal::CaptureStderr();
+  InitLogging("macaw-server");
+  Logger("queue").Info("x\xe9\"\xff.toml of Zo\xc3\xab\xc3");
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(line, testing::HasSubstr(R"("message":"x\\xe9\"\\xff.toml of Zoë\\xc3")"));
+}
+
 }  // namespace
 }  // namespace macaw
