@@ -4,13 +4,19 @@
 
 namespace macaw::state {
 
-using settings::AtLeast;
+using settings::Between;
 using settings::Role;
 using settings::Section;
 using settings::Value;
 
+namespace {
+
+constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+constexpr double kMostMegabytes = 1e9;  // in bytes they fit into 64 bits
+
+}  // namespace
+
 StoreOptions StateConfig::Options() const {
-  constexpr uint64_t kMegabyte = uint64_t{1} << 20;
   return {.store = store,
           .path = path,
           .url = url,
@@ -51,10 +57,11 @@ Section<StateConfig> StateSection() {
   f.Add("keep", &C::keep,
         "whether states stay when the run is over; without them it cannot be resumed")
       .Needs(outlasts, needs_outlasting);
-  f.Add("memory_mb", &C::memory_mb, "memory: megabytes that the store may hold", AtLeast(1))
+  f.Add("memory_mb", &C::memory_mb, "memory: megabytes that the store may hold",
+        Between(1, kMostMegabytes))
       .Needs(is("memory"), "state.store = \"memory\"");
   f.Add("cache_mb", &C::cache_mb, "disk, redis: megabytes of cache in each worker process",
-        AtLeast(0))
+        Between(0, kMostMegabytes))
       .Needs(outlasts, needs_outlasting);
   for (settings::Field<C>& field : f.fields()) field.role = Role::kCompute;
   return f;

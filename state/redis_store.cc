@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/logging.h"
 #include "core/status.h"
 #include "state/blob.h"
 
@@ -23,23 +24,39 @@ constexpr uint64_t kMostBytes = uint64_t{4} << 20;  // bytes per pipeline, plus 
 
 absl::string_view TextOf(const redisReply& reply) { return {reply.str, reply.len}; }
 
+// Whether Redis does not let its settings be asked for: CONFIG has another name, or is forbidden.
+bool KeepsItsSettings(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) &&
+         (absl::StrContains(status.message(), "NOPERM") ||
+          absl::StrContains(status.message(), "unknown command"));
+}
+
 // The value of `CONFIG GET key`; nothing if Redis does not tell.
 absl::StatusOr<std::optional<std::string>> Setting(RedisPool& pool, absl::string_view key) {
   const RedisCommand ask[] = {{"CONFIG", "GET", key}};
-  MACAW_ASSIGN_OR_RETURN(const std::vector<RedisReplyPtr> replies, pool.Call(ask));
-  const redisReply& reply = *replies[0];
+  const absl::StatusOr<std::vector<RedisReplyPtr>> replies = pool.Call(ask);
+  if (KeepsItsSettings(replies.status())) return std::nullopt;
+  if (!replies.ok()) return replies.status();
+  const redisReply& reply = *(*replies)[0];
   if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2) return std::nullopt;
   return std::string(TextOf(*reply.element[1]));
 }
 
 absl::Status CheckKeepsEverything(RedisPool& pool) {
   MACAW_ASSIGN_OR_RETURN(const auto policy, Setting(pool, "maxmemory-policy"));
-  if (policy != "noeviction") {
+  // A hosted service that does not tell keeps its data in its own way.
+  if (!policy.has_value()) {
+    Logger("state").Warning(absl::StrCat(
+        "redis_does_not_tell store=", pool.Text(),
+        " nobody can see whether it keeps client states: it needs maxmemory-policy noeviction, "
+        "and appendonly yes"));
+    return absl::OkStatus();
+  }
+  if (*policy != "noeviction") {
     return absl::FailedPreconditionError(
-        absl::StrCat(pool.Text(), " has maxmemory-policy \"", policy.value_or(""),
+        absl::StrCat(pool.Text(), " has maxmemory-policy \"", *policy,
                      "\" and may throw client states away: set it to noeviction"));
   }
-  // A hosted service that does not tell keeps its data in its own way.
   MACAW_ASSIGN_OR_RETURN(const auto append_only, Setting(pool, "appendonly"));
   MACAW_ASSIGN_OR_RETURN(const auto snapshots, Setting(pool, "save"));
   if (append_only != "no" || snapshots != "") return absl::OkStatus();

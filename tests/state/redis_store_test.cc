@@ -95,6 +95,20 @@ TEST_F(RedisStateStoreTest, ARedisThatKeepsNothingOnDiskIsRefused) {
   EXPECT_TRUE(RedisStateStore::Open(server_->options(), schema_, kRun).ok());
 }
 
+TEST_F(RedisStateStoreTest, ARedisThatDoesNotTellItsSettingsIsTakenWithAWarning) {
+  const std::vector<std::vector<std::string>> hidden = {
+      {"--rename-command", "CONFIG", ""},
+      {"--user", "default", "on", "nopass", "~*", "&*", "+@all", "-config"}};
+  for (const std::vector<std::string>& settings : hidden) {
+    const RedisServer server(settings);
+    testing::internal::CaptureStderr();
+    const auto store = RedisStateStore::Open(server.options(), schema_, kRun);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("redis_does_not_tell"));
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_TRUE((*store)->Put(Version(7, 1, 3), state_.views()).ok());
+  }
+}
+
 TEST_F(RedisStateStoreTest, WhatAKilledWriterLeftOfALargeStateIsFound) {
   const auto store = Open();
   ASSERT_TRUE(store->Put(Version(7, 1, 3), state_.views()).ok());
