@@ -156,10 +156,13 @@ Piece DispatchQueue::TakeWhole(Worker& worker, const Ask& ask) {
   Piece piece{.when_idle = true};
   while (!worker.queue.empty() && piece.clients.size() < kLargestPiece)
     piece.clients.push_back(PopFront(worker));
-  // A client that came back goes to a worker whose queue is empty.
-  if (piece.clients.empty() && !common_.empty()) {
-    piece.clients.push_back(common_.front());
-    common_.pop_front();
+  // Clients that came back go to a worker whose queue is empty, one for each idle slot.
+  if (piece.clients.empty()) {
+    const size_t idle = std::clamp<size_t>(ask.idle, 1, kLargestPiece);
+    while (!common_.empty() && piece.clients.size() < idle) {
+      piece.clients.push_back(common_.front());
+      common_.pop_front();
+    }
   }
   if (!piece.clients.empty() || size_ == 0 || ask.idle == 0) return piece;
   // What is left belongs to workers that have not asked for it. This one takes half of a queue, so

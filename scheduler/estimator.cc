@@ -1,9 +1,13 @@
 #include "scheduler/estimator.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 
 namespace macaw::scheduler {
 namespace {
+
+constexpr size_t kMostDevices = 1024;
 
 RobustRegression::Vector Features(const Work& work) {
   return {1, work.rows, work.steps, work.log_steps};
@@ -21,7 +25,15 @@ void Estimator::AddWorker(WorkerId worker, const std::string& device) {
   Solve(added);
 }
 
-void Estimator::RemoveWorker(WorkerId worker) { workers_.erase(worker); }
+void Estimator::RemoveWorker(WorkerId worker) {
+  workers_.erase(worker);
+  if (devices_.size() <= kMostDevices) return;
+  // What a kind of device has taught is kept for workers to come, unless there are very many kinds.
+  std::erase_if(devices_, [this](const auto& device) {
+    return std::ranges::none_of(
+        workers_, [&](const auto& known) { return known.second.device == device.first; });
+  });
+}
 
 void Estimator::Observe(WorkerId worker, const CohortEntry& entry, const Timing& timing) {
   const auto it = workers_.find(worker);

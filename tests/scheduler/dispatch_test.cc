@@ -75,6 +75,20 @@ TEST(DispatchQueue, KWholeHandsOutAQueueAtOnceAndOthersTakeNothingFromIt) {
   EXPECT_EQ(queue.Take({.worker = WorkerId(1), .now = 30}).clients.size(), 1u);
 }
 
+TEST(DispatchQueue, KWholeGivesAClientThatCameBackToEachIdleSlot) {
+  DispatchQueue queue(
+      Planned("round_robin", std::vector<uint64_t>(20, 5), {{WorkerId(1), 3}, {WorkerId(2)}}));
+  const size_t own = queue.Take({.worker = WorkerId(1), .slots = 3, .idle = 3}).clients.size();
+  queue.RemoveWorker(WorkerId(2));
+  ASSERT_EQ(queue.size(), 20 - own);
+  ASSERT_GE(queue.size(), 4u);
+  const auto take = [&](uint32_t idle) {
+    return queue.Take({.worker = WorkerId(1), .slots = 3, .idle = idle, .now = 30}).clients.size();
+  };
+  EXPECT_EQ(take(3), 3u);
+  EXPECT_EQ(take(0), 1u) << "it asks ahead";
+}
+
 TEST(DispatchQueue, AQueueThatItsWorkerDoesNotAskForGoesToThoseThatAsk) {
   Plan plan = Planned("round_robin", std::vector<uint64_t>(10, 5), {{WorkerId(1)}, {WorkerId(2)}});
   EXPECT_EQ(plan.uncollected, 60);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/scheduler/cohorts.h"
 
 namespace macaw::scheduler {
@@ -146,6 +147,26 @@ TEST(Estimator, AFewTimesScaleTheSharedPrior) {
   Rounds(estimator, kSlow, 5, 3, 0, 12);
   EXPECT_LT(ErrorOf(estimator, kSlow, 3), 0.05);
   EXPECT_LT(ErrorOf(estimator, kFast, 1), 0.05);
+}
+
+TEST(Estimator, OfVeryManyKindsOfDevicesItKeepsThoseOfItsWorkers) {
+  Estimator estimator;
+  estimator.AddWorker(kFast, "cpu");
+  Rounds(estimator, kFast, 20, 1, 0, 13);
+  estimator.AddWorker(kSlow, "gone");
+  Rounds(estimator, kSlow, 20, 1, 0, 14);
+  estimator.RemoveWorker(kSlow);
+  estimator.AddWorker(kSlow, "gone");
+  EXPECT_NE(estimator.CostsOf(kSlow).row, Costs{}.row) << "few kinds are kept";
+  estimator.RemoveWorker(kSlow);
+  for (int i = 0; i < 2000; ++i) {
+    estimator.AddWorker(kNew, absl::StrCat("device ", i));
+    estimator.RemoveWorker(kNew);
+  }
+  estimator.AddWorker(kNew, "cpu");
+  EXPECT_LT(ErrorOf(estimator, kNew, 1), 0.05);
+  estimator.AddWorker(kSlow, "gone");
+  EXPECT_EQ(estimator.CostsOf(kSlow).row, Costs{}.row);
 }
 
 TEST(Estimator, ReadingAStateHasItsOwnTerm) {
