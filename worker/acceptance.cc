@@ -15,6 +15,7 @@ namespace macaw::worker {
 namespace {
 
 using settings::AtLeast;
+using settings::Between;
 using settings::Role;
 using settings::Section;
 
@@ -74,7 +75,7 @@ Section<AcceptConfig> AcceptSection() {
               });
   f.fields().back().Expecting("a command: a list of strings, or a string that is cut at spaces");
   f.Add("run_when_every", &A::run_when_every,
-        "shortest time between two calls of accept.run_when, in seconds", AtLeast(1))
+        "shortest time between two calls of accept.run_when, in seconds", Between(1, 1e9))
       .Needs([](const A& accept) { return !accept.run_when.empty(); }, "accept.run_when");
   OrOneString(f.Add("hours", &A::hours,
                     "times of day at which the node works, on its own clock; default: always"),

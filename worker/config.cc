@@ -5,13 +5,15 @@
 
 namespace macaw::worker {
 
-using settings::Above;
+using settings::AboveUpTo;
 using settings::AtLeast;
 using settings::Between;
 using settings::Role;
 using settings::Section;
 
 namespace {
+
+constexpr double kMostSeconds = 1e9;  // more than 30 years
 
 Section<EmulationConfig> EmulationSection() {
   using E = EmulationConfig;
@@ -29,7 +31,8 @@ Section<EmulationConfig> EmulationSection() {
         "probability that a client's turn is longer by emulation.pause_seconds", Between(0, 1))
       .Needs([](const E& emulation) { return emulation.pause_seconds > 0; },
              "emulation.pause_seconds above 0");
-  f.Add("emulation.pause_seconds", &E::pause_seconds, "length of a pause, in seconds", AtLeast(0))
+  f.Add("emulation.pause_seconds", &E::pause_seconds, "length of a pause, in seconds",
+        Between(0, kMostSeconds))
       .Needs(may_pause, pauses);
   f.Add("emulation.seed", &E::seed, "seed of the pauses")
       .Needs(
@@ -50,7 +53,7 @@ Section<training::ProgramOptions> ProgramSection() {
             "folder in which workers.command runs; default: beside this file");
   f.Add("workers.turn_seconds", &P::turn_seconds,
         "seconds that workers.command may take for a client; after them it is started again",
-        Above(0));
+        AboveUpTo(0, kMostSeconds));
   f.Add("workers.give_rows", &P::give_rows,
         "workers.command gets its clients' rows from the worker, normalised and with the clients' "
         "own noise; default: it reads rows of its own")

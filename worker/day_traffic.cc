@@ -14,7 +14,9 @@ absl::StatusOr<DayTraffic> DayTraffic::Open(const std::string& path) {
 void DayTraffic::Add(absl::CivilDay today, const fleet::Traffic& moved) {
   const int64_t day = today - absl::CivilDay(1970, 1, 1);
   Entry& kept = entry();
-  if (kept.day != day) kept = {.day = day};
+  // A clock that is corrected may show another day for a while. Of an earlier one nothing is known,
+  // so the bytes of both days count together until the later one is over.
+  if (day > kept.day) kept = {.day = day};
   kept.up += moved.up;
   kept.down += moved.down;
 }

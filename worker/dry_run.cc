@@ -13,6 +13,7 @@
 #include "training/api/trainer.h"
 #include "training/backends.h"
 #include "worker/lane.h"
+#include "worker/lasting_fault.h"
 #include "worker/load_client.h"
 
 namespace macaw::worker {
@@ -119,6 +120,7 @@ absl::Status TryOneBatch(const RunContext& context, const data::Dataset& dataset
   if (!client.has_value()) return absl::OkStatus();
   const absl::Status status = Try(context, dataset, *client);
   if (status.ok() || absl::IsResourceExhausted(status)) return status;
+  if (IsLostDevice(status) || absl::IsUnavailable(status)) return LostDevice(status.message());
   return absl::InvalidArgumentError(absl::StrCat(
       "a batch of client ", client->value, " was tried before the run and cannot be trained: ",
       InOneLine(status.message()), "; look at [model], run.task and [algorithm]"));

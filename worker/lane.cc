@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -45,6 +46,7 @@ absl::Status OurFault(ClientId client, const absl::Status& status) {
   const std::string who = absl::StrCat("client ", client.value);
   const bool named = absl::StartsWith(status.message(), who);  // a trainer's errors name it
   const std::string message = absl::StrCat(named ? "" : absl::StrCat(who, ": "), status.message());
+  if (IsLostDevice(status)) return LostDevice(message);
   return WouldComeAgain(status) ? LastingFault(message) : absl::InternalError(message);
 }
 
@@ -89,25 +91,6 @@ struct Lane::Turn {
   const fleet::Assignment& assignment() const { return client->assignment; }
   ClientId id() const { return client->assignment.client; }
 };
-
-training::TrainerSetup TrainerSetupFor(const RunContext& context, const data::Dataset& dataset) {
-  auto setup = training::TrainerSetup::Of(context.run, context.spec, dataset.info().feature_type);
-  setup.hooks = context.hooks;
-  setup.slices = context.slices;
-  setup.statistics = context.statistics;
-  setup.backend = context.backend;
-  return setup;
-}
-
-absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainerFor(const RunContext& context,
-                                                                       const data::Dataset& dataset,
-                                                                       WorkCounter* work,
-                                                                       uint32_t lane) {
-  training::TrainerSetup setup = TrainerSetupFor(context, dataset);
-  setup.lane = lane;
-  setup.work = work;
-  return context.backends->MakeTrainer(setup);
-}
 
 absl::StatusOr<Lane> Lane::Make(const RunContext& context, const data::Dataset& dataset,
                                 WorkCounter& work, uint32_t number) {
@@ -225,7 +208,8 @@ absl::Status Lane::TrainAndArrive(const PhaseContext& phase, uint32_t slot,
     const training::Turn work = {.plan = &turn.work->plan(), .task = &turn.task};
     outcomes = trainer_->RunMany({&work, 1});
     const absl::Status& status = outcomes.front().status();
-    if (!status.ok() && !training::IsClientFault(status)) return OurFault(turn.id(), status);
+    if (!status.ok() && !training::IsClientFault(status))
+      return OurFault(turn.id(), OfTrainer(status));
   }
   const Arrival arrival = await({client.assignment.client, client.assignment.fence});
   if (arrival.round == nullptr) {
@@ -244,6 +228,7 @@ absl::Status Lane::TrainAndArrive(const PhaseContext& phase, uint32_t slot,
 
 absl::Status Lane::Conclude(std::span<Turn* const> turns,
                             std::vector<training::TurnOutcome> outcomes) {
+  const absl::Cleanup forget = [this] { sum_->Forget(); };  // the turns end, also by an error
   std::vector<Turn*> added;
   for (size_t i = 0; i < turns.size(); ++i) {
     const absl::Status status = Add(*turns[i], std::move(outcomes[i]));
@@ -251,7 +236,7 @@ absl::Status Lane::Conclude(std::span<Turn* const> turns,
     if (status.ok()) added.push_back(turns[i]);
   }
   const absl::StatusOr<std::vector<absl::Status>> settled = sum_->Settle();
-  if (!settled.ok()) return absl::InternalError(settled.status().message());
+  if (!settled.ok()) return DeviceFault(settled.status());
   const std::vector<absl::Status>& verdicts = *settled;
   for (size_t i = 0; i < added.size(); ++i) {
     MACAW_RETURN_IF_ERROR(LeaveOutIfOwn(added[i]->assignment(), verdicts[i]));
@@ -363,7 +348,7 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
 absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   const ClientId client = turn.id();
   if (training::IsClientFault(outcomes.status())) return outcomes.status();
-  if (!outcomes.ok()) return OurFault(client, outcomes.status());
+  if (!outcomes.ok()) return OurFault(client, OfTrainer(outcomes.status()));
   const algorithms::LocalWork work = std::move(*turn.work).Done(*std::move(outcomes));
   if (!training::LossesCanCount(work.plan.stages, work.outcomes,
                                 !context_->schema.models.empty())) {
@@ -382,9 +367,9 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   MACAW_RETURN_IF_ERROR(CheckReported(turn));
   const absl::StatusOr<algorithms::ClientResult> result =
       context_->algorithm->Conclude(turn.context, work.outcomes, *turn.workspace);
-  if (!result.ok()) return OurFault(client, result.status());
+  if (!result.ok()) return OurFault(client, OfTrainer(result.status()));
   auto up = algorithms::UpValues(context_->schema, turn.context.phase, *result, *turn.workspace);
-  if (!up.ok()) return OurFault(client, up.status());
+  if (!up.ok()) return OurFault(client, OfTrainer(up.status()));
   auto next_state = algorithms::StateViews(context_->schema, turn.state.items, *result);
   if (!next_state.ok()) return OurFault(client, next_state.status());
   turn.up = *std::move(up);
@@ -393,7 +378,7 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   const auto ends = turn.next_state.empty() ? algorithms::Ends::kMayGo : algorithms::Ends::kStay;
   const absl::StatusOr<uint64_t> bytes = sum_->Add(
       {client, assignment.weight, assignment.multiplicity}, turn.up, *turn.workspace, ends);
-  if (!bytes.ok()) return OurFault(client, bytes.status());
+  if (!bytes.ok()) return OurFault(client, OfTrainer(bytes.status()));
   turn.record.bytes_up = *bytes;
   return absl::OkStatus();
 }

@@ -111,6 +111,8 @@ class Lane {
         work_(&work),
         trainer_(std::move(trainer)),
         sum_(std::make_unique<LaneSum>(trainer_->device_seat(), trainer_->turns_at_once())) {}
+  // An error of the trainer, or of what it left on its device: LostDevice if that is lost.
+  absl::Status OfTrainer(const absl::Status& status) const;
   HeldModel Hold(ConstVectorView model, const TrainedPart& part) const;
   Received Receive(const PhaseContext& phase) const;
   template <typename Work>

@@ -94,7 +94,8 @@ absl::StatusOr<uint32_t> Lane::ChoiceOf(const EvaluationContext& evaluation,
   }
   training::TurnOutcome outcomes = trainer_->Run(plan, client);
   if (!outcomes.ok())
-    return Annotate(outcomes.status(), "choosing among the rule's models before an evaluation");
+    return OfTrainer(
+        Annotate(outcomes.status(), "choosing among the rule's models before an evaluation"));
   return static_cast<uint32_t>(training::LeastLoss(*outcomes));
 }
 
@@ -120,9 +121,10 @@ absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluat
   if (client.train.size() < LeastRows(stage.local)) stage.local.drop_last = false;
   training::TurnOutcome outcomes = trainer_->Run(plan, client);
   if (!outcomes.ok())
-    return Annotate(outcomes.status(), "fine-tuning before an evaluation (evaluation.fine_tune)");
+    return OfTrainer(
+        Annotate(outcomes.status(), "fine-tuning before an evaluation (evaluation.fine_tune)"));
   const training::EndVector& end = outcomes->back().end;
-  MACAW_RETURN_IF_ERROR(end.Fetch());
+  MACAW_RETURN_IF_ERROR(OfTrainer(end.Fetch()));
   return end.view();
 }
 
@@ -218,8 +220,9 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
     result.sums.assign(training::EvaluationSumsOf(context_->run), 0.0);
     return result;
   }
-  MACAW_ASSIGN_OR_RETURN(result.sums,
-                         trainer_->Evaluate(model, rows, begin, end, kEvaluationBatch));
+  auto sums = trainer_->Evaluate(model, rows, begin, end, kEvaluationBatch);
+  if (!sums.ok()) return OfTrainer(sums.status());
+  result.sums = *std::move(sums);
   MoveCounts(training::SchemaFor(context_->run.task).sums.size(), result);
   training::AddLabelSums(context_->run, rows, begin, end, result.sums);
   training::MakeInfiniteBeyondLimit(result.sums);

@@ -120,20 +120,23 @@ absl::StatusOr<std::vector<absl::Status>> LaneSum::Settle() {
     MACAW_RETURN_IF_ERROR(on_device_->Add(waiting_));
     MACAW_ASSIGN_OR_RETURN(std::vector<absl::Status> verdicts, on_device_->Settle());
     for (size_t i = 0; i < verdicts.size(); ++i) answers_[places_[i]] = std::move(verdicts[i]);
-    waiting_.clear();
-    waiting_values_.clear();
-    places_.clear();
   }
-  return std::exchange(answers_, {});
+  std::vector<absl::Status> answers = std::exchange(answers_, {});
+  Forget();
+  return answers;
+}
+
+void LaneSum::Forget() {
+  answers_.clear();
+  places_.clear();
+  waiting_.clear();
+  waiting_values_.clear();
 }
 
 std::optional<ExactSum> LaneSum::TakeHost() {
   on_device_open_ = false;
   for (Copy& copy : copies_) copy.from = nullptr;
-  answers_.clear();
-  places_.clear();
-  waiting_.clear();
-  waiting_values_.clear();
+  Forget();
   std::optional<ExactSum> taken = std::exchange(host_, std::nullopt);
   if (taken.has_value() && taken->clients() == 0) taken.reset();
   return taken;

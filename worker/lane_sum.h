@@ -59,6 +59,8 @@ class LaneSum {
   // For each client since the last call: OK if it was added, else the error of ExactSum::Add. The
   // outer error is a device's.
   absl::StatusOr<std::vector<absl::Status>> Settle();
+  // Instead of Settle after an error: nothing refers to the clients since the last call any more.
+  void Forget();
 
   // Takes the host's sum, if a client was added to it. The object is closed and empty afterwards.
   std::optional<aggregation::ExactSum> TakeHost();

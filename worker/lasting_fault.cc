@@ -5,7 +5,9 @@
 namespace macaw::worker {
 namespace {
 
-constexpr char kLastingFault[] = "macaw/lasting-fault";  // marks the status of IsLastingFault
+// What marks the status of IsLastingFault and of IsLostDevice.
+constexpr char kLastingFault[] = "macaw/lasting-fault";
+constexpr char kLostDevice[] = "macaw/lost-device";
 
 }  // namespace
 
@@ -18,6 +20,18 @@ absl::Status LastingFault(absl::string_view message) {
 bool IsLastingFault(const absl::Status& status) {
   return status.GetPayload(kLastingFault).has_value();
 }
+
+absl::Status DeviceFault(const absl::Status& status, absl::string_view message) {
+  return absl::IsUnavailable(status) ? LostDevice(message) : absl::InternalError(message);
+}
+
+absl::Status LostDevice(absl::string_view message) {
+  absl::Status status = absl::InternalError(message);
+  status.SetPayload(kLostDevice, absl::Cord());
+  return status;
+}
+
+bool IsLostDevice(const absl::Status& status) { return status.GetPayload(kLostDevice).has_value(); }
 
 bool WouldComeAgain(const absl::Status& status) {
   switch (status.code()) {

@@ -14,4 +14,13 @@ bool IsLastingFault(const absl::Status& status);
 // Whether an error with this code is about what was asked for, and not about the moment.
 bool WouldComeAgain(const absl::Status& status);
 
+// The error of a device, or of a trainer that has one. With kUnavailable it is lost (device.h):
+// this process cannot use it any more, and its successor may.
+absl::Status DeviceFault(const absl::Status& status, absl::string_view message);
+inline absl::Status DeviceFault(const absl::Status& status) {
+  return DeviceFault(status, status.message());
+}
+absl::Status LostDevice(absl::string_view message);
+bool IsLostDevice(const absl::Status& status);
+
 }  // namespace macaw::worker

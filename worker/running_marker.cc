@@ -30,18 +30,18 @@ absl::StatusOr<RunningMarker> RunningMarker::Open(const std::string& folder,
 }
 
 void RunningMarker::Started(uint32_t slot, const Attempt& attempt) {
-  if (!file_.has_value()) return;
-  Entry& entry = At(slot);
-  entry.client = attempt.client.value;
-  entry.epoch = attempt.fence.epoch;
+  Entry* const entry = At(slot);
+  if (entry == nullptr) return;
+  entry->client = attempt.client.value;
+  entry->epoch = attempt.fence.epoch;
   // The counter makes the entry valid, so it must become visible last. The page survives the
   // process in the kernel's cache.
-  std::atomic_ref<uint64_t>(entry.counter).store(attempt.fence.counter, std::memory_order_release);
+  std::atomic_ref<uint64_t>(entry->counter).store(attempt.fence.counter, std::memory_order_release);
 }
 
 void RunningMarker::Finished(uint32_t slot) {
-  if (!file_.has_value()) return;
-  std::atomic_ref<uint64_t>(At(slot).counter).store(0, std::memory_order_release);
+  if (Entry* const entry = At(slot); entry != nullptr)
+    std::atomic_ref<uint64_t>(entry->counter).store(0, std::memory_order_release);
 }
 
 }  // namespace macaw::worker

@@ -24,6 +24,7 @@ class RunningMarker {
   // What the former process of this name was training when it died.
   const std::vector<Attempt>& died_running() const { return died_running_; }
 
+  // Of a slot below `slots`; others are not recorded.
   void Started(uint32_t slot, const Attempt& attempt);
   void Finished(uint32_t slot);
 
@@ -34,7 +35,11 @@ class RunningMarker {
     uint64_t epoch = 0;
   };
   RunningMarker() = default;
-  Entry& At(uint32_t slot) { return reinterpret_cast<Entry*>(file_->bytes().data())[slot]; }
+  // Null: it is not recorded.
+  Entry* At(uint32_t slot) {
+    if (!file_.has_value() || slot >= file_->bytes().size() / sizeof(Entry)) return nullptr;
+    return reinterpret_cast<Entry*>(file_->bytes().data()) + slot;
+  }
 
   std::vector<Attempt> died_running_;
   std::optional<KeptBytes> file_;  // none: nothing is recorded

@@ -1,6 +1,7 @@
 #include "worker/session.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -36,6 +37,7 @@ class Session {
         availability_(parts.availability),
         demand_(parts.demand),
         commits_(parts.commits),
+        begins_(parts.begins),
         sum_form_(parts.sum_form >= static_cast<uint32_t>(aggregation::SumForm::kCompact) &&
                           !link_.shares_memory()
                       ? aggregation::SumForm::kCompact
@@ -53,12 +55,18 @@ class Session {
         contexts_(context_, downloads_) {}
 
   absl::StatusOr<SessionEnd> Run() {
-    MACAW_ASSIGN_OR_RETURN(
-        pool_, SlotPool::Start(context_, dataset_, options_.slots,
-                               {.config = options_.emulation,
-                                .first_slot = options_.first_slot,
-                                .run_slots = std::max(options_.run_slots, options_.slots)},
-                               marker_));
+    auto pool = SlotPool::Start(context_, dataset_, options_.slots,
+                                {.config = options_.emulation,
+                                 .first_slot = options_.first_slot,
+                                 .run_slots = std::max(options_.run_slots, options_.slots)},
+                                marker_);
+    if (!pool.ok()) {
+      // The server must not wait for a node without trainers.
+      (void)link_.Release({.session = session_, .leaving = true});
+      return pool.status();
+    }
+    pool_ = *std::move(pool);
+    if (begins_ != nullptr) begins_();
     heartbeats_.emplace(link_, context_, calls_, *pool_, availability_, registration_);
     absl::StatusOr<SessionEnd> end = SessionEnd::kLost;
     {
@@ -329,6 +337,7 @@ class Session {
   Availability* const availability_;
   const Demand demand_;
   uint64_t& commits_;
+  const std::function<void()> begins_;
   const aggregation::SumForm sum_form_;
   const fleet::RegisterReply& registration_;
   const bool knows_unsaid_;  // whether the server is newer than 0.1.0

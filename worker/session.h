@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,7 @@ struct SessionParts {
   Demand demand = {};     // of the run
   uint32_t sum_form = 0;  // HelloReply's
   uint64_t seed = 0;      // of this process, for the pauses before it tries again
+  std::function<void()> begins = nullptr;  // called once the slots can train
 };
 
 // Runs one session: leases clients, trains them and commits. It ends when the run is over, when the

@@ -47,7 +47,7 @@ SlotPool::SlotPool(const RunContext& context, const data::Dataset& dataset, uint
                    uint32_t lanes, EmulatedSlots emulated, RunningMarker& marker)
     : context_(context),
       dataset_(dataset),
-      slots_of_lane_((slots + lanes - 1) / lanes),
+      slots_(slots),
       emulated_(std::move(emulated)),
       marker_(marker),
       work_(lanes),
@@ -64,8 +64,10 @@ absl::Status SlotPool::MakeCollective() {
       devices.push_back(device);
   }
   if (devices.size() < 2) return absl::OkStatus();
-  MACAW_ASSIGN_OR_RETURN(collective_, context_.backends->MakeCollective(
-                                          TrainerSetupFor(context_, dataset_), std::move(devices)));
+  auto collective =
+      context_.backends->MakeCollective(TrainerSetupFor(context_, dataset_), std::move(devices));
+  if (!collective.ok()) return DeviceFault(collective.status());
+  collective_ = *std::move(collective);
   return absl::OkStatus();
 }
 
@@ -183,7 +185,7 @@ absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
   // The lanes wait for work, which only the caller's thread brings.
   if (harvest.phase != nullptr && !LeaveOneOutDue(context_.run.evaluation, harvest.phase->round)) {
     auto on_devices = CollectDeviceSums(*harvest.phase);
-    if (!on_devices.ok()) return absl::InternalError(on_devices.status().message());
+    if (!on_devices.ok()) return DeviceFault(on_devices.status());
     if (on_devices->has_value()) harvest.sums.push_back(**std::move(on_devices));
   }
   for (std::optional<Lane>& lane : lanes_) {
@@ -265,21 +267,20 @@ uint64_t SlotPool::work_done() const {
 
 uint32_t SlotPool::idle() const {
   absl::MutexLock lock(&mutex_);
-  const size_t free = (lanes_.size() - busy_lanes_) * slots_of_lane_;
+  const size_t free = slots_ - busy_slots_;
   return static_cast<uint32_t>(free - std::min(free, queue_.size()));
 }
 
 size_t SlotPool::QueueFor(double seconds) const {
   absl::MutexLock lock(&mutex_);
   if (!(mean_seconds_ > 0)) return 0;
-  const double slots = static_cast<double>(lanes_.size() * slots_of_lane_);
-  const double clients = seconds / mean_seconds_ * slots;
+  const double clients = seconds / mean_seconds_ * slots_;
   return static_cast<size_t>(std::ceil(std::min(clients, kMostAhead)));
 }
 
 std::vector<WorkItem> SlotPool::NextTurn(uint32_t index) {
   return queue_.TakeTurn(lanes_.size() - busy_lanes_,
-                         std::min<size_t>(slots_of_lane_, lanes_[index]->width()));
+                         std::min<size_t>(SlotsOf(index), lanes_[index]->width()));
 }
 
 void SlotPool::Loop(uint32_t index) {
@@ -294,8 +295,10 @@ void SlotPool::Loop(uint32_t index) {
     }
     lanes_[index] = *std::move(lane);
   }
-  const auto due = [this]()
-                       ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
+  // After an error nothing is begun: the session ends.
+  const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return closing_ || (!queue_.empty() && error_.ok());
+  };
   std::vector<WorkItem> turn;
   TimePoint began{};
   while (true) {
@@ -304,6 +307,7 @@ void SlotPool::Loop(uint32_t index) {
       if (!turn.empty()) {
         running_ -= turn.size();
         --busy_lanes_;
+        busy_slots_ -= SlotsOf(index);
         if (std::holds_alternative<TrainItem>(turn.front())) {
           const double took = ToSeconds(SteadyClock().Now() - began);
           mean_seconds_ += (mean_seconds_ > 0 ? kItemMemory : 1) * (took - mean_seconds_);
@@ -315,6 +319,7 @@ void SlotPool::Loop(uint32_t index) {
       turn = NextTurn(index);
       running_ += turn.size();
       ++busy_lanes_;
+      busy_slots_ += SlotsOf(index);
     }
     began = SteadyClock().Now();
     RunTurn(index, turn);
@@ -366,8 +371,9 @@ void SlotPool::Evaluate(uint32_t index, const EvaluateItem& item) {
   if (!result.ok()) {
     const std::string what = absl::StrCat("evaluation after round ", item.evaluation->round.value,
                                           ": ", result.status().message());
-    return Fail(IsLastingFault(result.status()) ? LastingFault(what)
-                                                : absl::Status(result.status().code(), what));
+    if (IsLastingFault(result.status())) return Fail(LastingFault(what));
+    if (IsLostDevice(result.status())) return Fail(LostDevice(what));
+    return Fail(absl::Status(result.status().code(), what));
   }
   absl::MutexLock lock(&mutex_);
   evaluations_.push_back(*std::move(result));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -69,7 +70,9 @@ class SlotPool {
   // The same, or a client is trained and waits for Arrive. Blocks until then, or Interrupt is
   // called.
   bool WaitIdleOrTrained() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Clients of phases that say `arrives`, which are trained and wait for Arrive.
+  // Clients of phases that say `arrives`, which are trained and wait for Arrive. At most one: a
+  // server leases a node no second one before the first has arrived, and Await reads its round from
+  // the pool's one phase.
   std::vector<Attempt> Trained() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The round in which such a client counts, with the model from which it was trained; null: it
   // does not count any more, and the pool forgets it.
@@ -122,11 +125,16 @@ class SlotPool {
   absl::Status MakeCollective();
   // What lanes added on their devices in this phase, as one sum.
   absl::StatusOr<std::optional<aggregation::ExactSum>> CollectDeviceSums(const PhaseContext& phase);
-  uint32_t FirstSlotOf(uint32_t lane) const { return lane * slots_of_lane_; }
+  // The first lanes have a slot more, if the lanes do not divide the slots.
+  uint32_t SlotsOf(uint32_t lane) const { return slots_ / Lanes() + (lane < slots_ % Lanes()); }
+  uint32_t FirstSlotOf(uint32_t lane) const {
+    return lane * (slots_ / Lanes()) + std::min(lane, slots_ % Lanes());
+  }
+  uint32_t Lanes() const { return static_cast<uint32_t>(lanes_.size()); }
 
   const RunContext& context_;
   const data::Dataset& dataset_;
-  const uint32_t slots_of_lane_;
+  const uint32_t slots_;
   const EmulatedSlots emulated_;
   RunningMarker& marker_;
   std::deque<WorkCounter> work_;  // by lane
@@ -135,6 +143,7 @@ class SlotPool {
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // items
   size_t busy_lanes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t busy_slots_ ABSL_GUARDED_BY(mutex_) = 0;    // theirs
   size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // lanes that made their trainer or failed
   double mean_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // moving mean per client; 0: none yet
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

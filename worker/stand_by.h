@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "core/clock.h"
 #include "worker/retry_pace.h"
 
@@ -21,7 +23,8 @@ struct StandByPauses {
 
 // Waits for what stands between an enrolled node and its work: what its server says, a run that its
 // owner does not accept or that does not fit its data, a disk that is full. All of these pass
-// without a hand on the node. The reason is told when it changes, and each hour. One thread.
+// without a hand on the node. The reason is told when it changes by more than its numbers (a
+// message may say what time it is), and each hour. One thread.
 class StandBy {
  public:
   using Tell = std::function<void(const std::string&)>;
@@ -32,28 +35,52 @@ class StandBy {
       : pauses_(pauses), seed_(seed), tell_(std::move(tell)), pause_(std::move(pause)) {}
 
   void Wait(const absl::Status& why) {
-    if (why.message() != reason_) Begin(std::string(why.message()));
+    if (std::string kind = KindOf(why); kind != kind_) Begin(std::move(kind));
     const Duration pause = pace_.Next();
     if (untold_ <= Duration{}) {
-      tell_(absl::StrCat("stands_by reason=\"", reason_, "\""));
+      tell_(absl::StrCat("stands_by reason=\"", why.message(), "\""));
       untold_ = kTellEvery;
     }
+    stands_by_ = true;
     untold_ -= pause;
+    waited_ += pause;
     pause_(pause);
   }
-  // The node works again.
-  void Passed() {
-    if (reason_.empty()) return;
+  // The node works again. If the same reason ends that, the pauses grow on: a disk that is full
+  // lets each session begin.
+  void Works() {
+    if (!stands_by_) return;
     tell_("works_again");
-    reason_.clear();
+    stands_by_ = false;
+    untold_ = {};
   }
+  // A session has ended well: what was in the way is forgotten.
+  void Passed() {
+    Works();
+    kind_.clear();
+  }
+  // For how long the present reason has let the node stand by.
+  Duration waited() const { return waited_; }
 
  private:
   static constexpr Duration kTellEvery = std::chrono::hours(1);
 
-  void Begin(std::string reason) {
-    reason_ = std::move(reason);
+  // The code and the words of a reason, without what begins with a digit: numbers, times, "2h5m".
+  static std::string KindOf(const absl::Status& why) {
+    std::string kind = absl::StrCat(static_cast<int>(why.code()), " ");
+    bool number = false;
+    for (const char c : why.message()) {
+      const auto byte = static_cast<unsigned char>(c);
+      number = absl::ascii_isdigit(byte) || (number && absl::ascii_isalnum(byte));
+      if (!number) kind += c;
+    }
+    return kind;
+  }
+
+  void Begin(std::string kind) {
+    kind_ = std::move(kind);
     untold_ = {};
+    waited_ = {};
     pace_ = RetryPace(pauses_.first, pauses_.longest, seed_, ++begun_);
   }
 
@@ -62,8 +89,10 @@ class StandBy {
   const Tell tell_;
   const Pause pause_;
   uint64_t begun_ = 0;
-  std::string reason_;  // ""; nothing stands in the way
-  Duration untold_{};   // until the reason is told again
+  std::string kind_;  // of the newest reason; "": there was none
+  bool stands_by_ = false;
+  Duration untold_{};  // until the reason is told again
+  Duration waited_{};
   RetryPace pace_{pauses_.first, pauses_.longest, seed_, 0};
 };
 

@@ -1,6 +1,7 @@
 #include "worker/worker.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -122,8 +123,9 @@ class Participation {
     return absl::OkStatus();
   }
 
-  // Registers and works until the session ends. An error says what stands in the way.
-  absl::StatusOr<SessionEnd> Work() {
+  // Registers and works until the session ends. An error says what stands in the way. Calls
+  // `begins` once the slots can train.
+  absl::StatusOr<SessionEnd> Work(const std::function<void()>& begins) {
     const PatientCalls calls(patience_, stop_);
     MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello, calls.Repeat([&] {
       return link_.Hello({.program = options_.program});
@@ -153,14 +155,15 @@ class Participation {
                                                        .commits = commits_,
                                                        .demand = part->demand,
                                                        .sum_form = hello.sum_form,
-                                                       .seed = request_.incarnation},
+                                                       .seed = request_.incarnation,
+                                                       .begins = begins},
                                                       registration, stop_);
     // An error that ends a session may not occur the next time, so it does not get the code of a
     // refusal, which callers take as final. Exceptions: a lasting fault would come again; a full
-    // disk or store would still be full at the next attempt; and a call without an answer keeps its
-    // code, since the caller may know the reason.
-    if (end.ok() || IsLastingFault(end.status()) || absl::IsResourceExhausted(end.status()) ||
-        absl::IsUnavailable(end.status())) {
+    // disk or store would still be full at the next attempt; a call without an answer keeps its
+    // code, since the caller may know the reason; and a lost device needs another process.
+    if (end.ok() || IsLastingFault(end.status()) || IsLostDevice(end.status()) ||
+        absl::IsResourceExhausted(end.status()) || absl::IsUnavailable(end.status())) {
       return end;
     }
     return absl::AbortedError(end.status().message());
@@ -182,8 +185,8 @@ class Participation {
     // Again, since this is what will be trained: Hello may have told of another run, or of none.
     MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset_));
     MACAW_RETURN_IF_ERROR(Annotate(CheckRun(options_, context.run, demand), kNotAccepted));
-    if (!tried_) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset_));
-    tried_ = true;
+    if (tried_ != registration.run_id) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset_));
+    tried_ = registration.run_id;
     if (trace_.has_value()) context.trace = &*trace_;
     MACAW_ASSIGN_OR_RETURN(context.states, states_.Of(context, registration.run_id));
     context.whole = models_.Of(context);
@@ -199,8 +202,9 @@ class Participation {
       request_.table = fleet::Blob::Of(table.Encode());
     }
     ChooseInstructions(hello.instruction_set);
-    MACAW_ASSIGN_OR_RETURN(request_.profile,
-                           ProfileFor(hello.run, dataset_.info(), options_, registry_, backends_));
+    auto profile = ProfileFor(hello.run, dataset_.info(), options_, registry_, backends_);
+    if (absl::IsUnavailable(profile.status())) return LostDevice(profile.status().message());
+    MACAW_ASSIGN_OR_RETURN(request_.profile, std::move(profile));
     if (!hello.run.has_value()) return absl::OkStatus();
     MACAW_ASSIGN_OR_RETURN(const Demand demand, CheckOwner(*hello.run, calls));
     if (availability_ == nullptr) return absl::OkStatus();
@@ -260,8 +264,8 @@ class Participation {
   RunStates states_;
   RunModels models_;
   uint64_t commits_ = 0;
-  bool tried_ = false;    // one batch of the run
-  std::string declined_;  // what the server was told of the owner's refusal
+  std::optional<Digest> tried_;  // the run of which one batch was tried
+  std::string declined_;         // what the server was told of the owner's refusal
 };
 
 }  // namespace
@@ -313,14 +317,26 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
   StandBy stand_by(
       options.stand_by, node.seed(), [&log](const std::string& line) { log.Warning(line); },
       [&pauses](Duration pause) { pauses.WaitFor(pause); });
+  bool has_worked = false;
+  const auto begins = [&] {
+    stand_by.Works();
+    has_worked = true;
+  };
   while (!stop.stop_requested()) {
-    const absl::StatusOr<SessionEnd> end = node.Work();
+    const absl::StatusOr<SessionEnd> end = node.Work(begins);
     if (stop.stop_requested()) break;
     if (!end.ok() && !options.enrolled) return end.status();
     if (!end.ok()) {
       if (absl::IsUnauthenticated(end.status()) && options.renew != nullptr && options.renew().ok())
         log.Info("certificate_renewed");
       stand_by.Wait(end.status());
+      // A process that never had its device gives the system time: without one a new process does
+      // no better.
+      if (IsLostDevice(end.status()) && options.start_again != nullptr && !stop.stop_requested() &&
+          (has_worked || stand_by.waited() >= options.stand_by.longest)) {
+        options.start_again(std::string(end.status().message()));
+        return end.status();
+      }
       continue;
     }
     stand_by.Passed();

@@ -54,6 +54,9 @@ struct Options {
   // Called when the server does not believe the node's certificate; null: there is none. It may get
   // another one.
   std::function<absl::Status()> renew;
+  // Replaces this process of an enrolled node, which cannot use its device any more; null: it waits
+  // for a supervisor's hand. If it returns, the worker ends with the error.
+  std::function<void(const std::string& why)> start_again;
 };
 
 // What a node's owner learns before the node joins a run.

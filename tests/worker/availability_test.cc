@@ -105,6 +105,20 @@ TEST_F(AvailabilityTest, WhatWasMovedTodayCountsAfterARestart) {
   EXPECT_FALSE(after->Now().available());
 }
 
+TEST_F(AvailabilityTest, AClockThatVisitsAnotherDayForgetsNothing) {
+  const auto availability = Open({.max_bytes_up_a_day = 1000});
+  moved_ = {.up = 900};
+  EXPECT_TRUE(availability->Now().available());
+  now_ = At(22, 12);  // somebody sets the clock wrong
+  moved_ = {.up = 950};
+  EXPECT_TRUE(availability->Now().available());
+  now_ = At(23, 13);
+  moved_ = {.up = 1001};
+  EXPECT_FALSE(availability->Now().available());
+  now_ = At(24, 0);
+  EXPECT_TRUE(availability->Now().available());
+}
+
 TEST_F(AvailabilityTest, WorkThatWouldGoBeyondTheLimitIsNotBegun) {
   const auto availability = Open({.max_bytes_up_a_day = 1000, .max_bytes_down_a_day = 500});
   availability->Expect({.up = 600, .down = 100});

@@ -350,6 +350,31 @@ TEST(DeviceRun, ARuleWithHooksIsRefusedBeforeItTakesAClient) {
   }
 }
 
+// The process cannot use its device any more, so it waits for nothing.
+TEST(DeviceRun, AnEnrolledNodeThatHasLostItsDeviceStartsAgain) {
+  for (const bool at_work : {true, false}) {
+    FakeBackend backend({FakeDeviceOptions{}});
+    backend.device(0).LoseAfter(at_work ? 20 : 0);
+    const auto dataset = SyntheticClients();
+    const TemporaryFolder folder;
+    const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 2), folder.path()));
+    training::Backends backends(kModules);
+    backends.Add(backend);
+    std::vector<std::string> why;
+    Options worker{.slots = 4, .enrolled = true};
+    worker.backend.name = backend.name();
+    worker.stand_by = {.first = std::chrono::milliseconds(1),
+                       .longest = std::chrono::milliseconds(20)};
+    worker.start_again = [&](const std::string& reason) { why.push_back(reason); };
+    const auto link = fleet::MakeLocalLink(*server);
+    const absl::Status ended = worker::Run(worker, *dataset, *link, Registry(), backends, {});
+    EXPECT_THAT(ended.ToString(), HasSubstr("lost"));
+    EXPECT_THAT(why, testing::ElementsAre(HasSubstr("lost")));
+    server->Interrupt();
+    EXPECT_TRUE(server->Wait().ok());
+  }
+}
+
 TEST(DeviceRun, ALostDeviceEndsItsWorkerAndAnotherGoesOn) {
   FakeBackend undisturbed({FakeDeviceOptions{}}), lost({FakeDeviceOptions{}}),
       other({FakeDeviceOptions{}});

@@ -195,6 +195,25 @@ TEST_F(LaneSumTest, AddsOnTheHostWhereTheDeviceHasNoMemory) {
   }
 }
 
+// After an error the turns end whose vectors were added.
+TEST_F(LaneSumTest, ForgetsWhatIsNotSettled) {
+  FakeDevice device(aggregation::SumHostKernels());
+  const auto queue = *device.MakeQueue();
+  LaneSum sum(training::DeviceSeat{&device, queue.get()}, kClients);
+  {
+    Left left(device, *queue, ends_);
+    ASSERT_TRUE(sum.Open(channels_, order_).ok());
+    const std::vector<UpValue> there = Of(0, left[0]);
+    ASSERT_TRUE(sum.Add({ClientId(0), 1, 1}, there, workspace_).ok());
+    const std::vector<UpValue> here = Of(1, training::EndVector(ends_[1].view()));
+    ASSERT_TRUE(sum.Add({ClientId(1), 2, 1}, here, workspace_).ok());
+    sum.Forget();
+  }
+  const auto settled = sum.Settle();
+  ASSERT_TRUE(settled.ok()) << settled.status();
+  EXPECT_TRUE(settled->empty());
+}
+
 TEST_F(LaneSumTest, CollectsLanesOfSeveralDevices) {
   for (const bool together : {false, true}) {
     FakeDevice first(aggregation::SumHostKernels()), second(aggregation::SumHostKernels());

@@ -77,6 +77,16 @@ TEST_F(RunningMarkerTest, BlamesNobodyAfterAnOrderlyEnd) {
   EXPECT_THAT(Open(2).died_running(), IsEmpty());
 }
 
+TEST_F(RunningMarkerTest, WritesNothingBeyondItsSlots) {
+  {
+    RunningMarker marker = Open(2);
+    for (const uint32_t slot : {1u, 2u, 200u, 1u << 20})
+      marker.Started(slot, AttemptOf(slot, 1, slot));
+    marker.Finished(1u << 20);
+  }
+  EXPECT_THAT(Open(2).died_running(), ElementsAre(AttemptOf(1, 1, 1)));
+}
+
 TEST_F(RunningMarkerTest, KeepsWorkersApart) {
   RunningMarker mine = Open(1);
   mine.Started(0, AttemptOf(3, 1, 1));

@@ -10,12 +10,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/channels.h"
 #include "core/status.h"
+#include "testing/temporary_folder.h"
 #include "tests/worker/slot_pool_fixture.h"
 #include "training/api/metrics.h"
 
@@ -39,10 +41,11 @@ class SideBySide final : public training::Backend {
   absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainer(
       const training::TrainerSetup& setup) const override;
   absl::StatusOr<uint32_t> LanesFor(const training::TrainerSetup&, uint32_t slots) const override {
-    return std::min(slots, 2u);
+    return std::min(slots, lanes.load());
   }
   std::string Report() const override { return ""; }
 
+  mutable std::atomic<uint32_t> lanes = 2;
   mutable std::atomic<size_t> largest = 0;  // how many clients a trainer has had at once
   std::optional<ClientId> fails, broken;    // for itself, and as a fault of the node
   std::optional<ClientId> diverges;         // with this sum of losses
@@ -144,6 +147,32 @@ TEST_F(SlotPoolTest, ADeviceTrainsClientsSideBySideToTheSameBytes) {
   }
 }
 
+// Each slot has a place in the marker's file, which has no others.
+TEST_F(SlotPoolTest, LanesShareSlotsThatTheyDoNotDivide) {
+  const SideBySide device;
+  UseBackend(device);
+  const testing_support::TemporaryFolder folder;
+  const auto run = [&](uint32_t slots) {
+    marker_ = *RunningMarker::Open(folder.path(), "device", slots);
+    const auto pool = Start(slots);
+    EXPECT_EQ(pool->idle(), slots);
+    pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
+    EXPECT_TRUE(pool->WaitIdle());
+    EXPECT_EQ(pool->idle(), slots);
+    return *pool->TakeHarvest();
+  };
+  for (const uint32_t lanes : {2u, 3u}) {
+    device.lanes = lanes;
+    for (const uint32_t slots : {3u, 5u, 7u, 8u}) {
+      device.largest = 0;
+      const Harvest harvest = run(slots);
+      EXPECT_LE(device.largest, (slots + lanes - 1) / lanes);
+      ASSERT_THAT(harvest.included, SizeIs(12));
+      for (const fleet::ClientRecord& record : harvest.included) EXPECT_LT(record.slot, slots);
+    }
+  }
+}
+
 TEST_F(SlotPoolTest, ALaneTakesItsShareAndNoMoreThanItsTrainerLikes) {
   const SideBySide device;
   UseBackend(device);
@@ -231,6 +260,18 @@ TEST_F(SlotPoolTest, ALostDeviceEndsTheNodesWork) {
   pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
   EXPECT_FALSE(pool->WaitIdle());
   EXPECT_THAT(pool->error().ToString(), HasSubstr("client 2: the device is lost"));
+}
+
+TEST_F(SlotPoolTest, AfterAnErrorNothingIsBegun) {
+  SideBySide device;
+  device.lanes = 1;
+  UseBackend(device);
+  device.broken = ClientId(0);
+  const auto pool = Start(1);
+  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
+  EXPECT_FALSE(pool->WaitIdle());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_THAT(pool->Queued(), SizeIs(11));
 }
 
 // evaluation.unlearn: two clients are alone, and the rest has one sum; together they are the same.

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "identity/certificate.h"
+#include "identity/verify.h"
 #include "testing/forwarding.h"
 #include "testing/local_link.h"
 #include "testing/temporary_folder.h"
@@ -56,6 +58,40 @@ TEST_F(StandByTest, PausesGrowToTheLongestAndBeginAnewWithAnotherReason) {
     EXPECT_LE(pauses_[i], mean * 3 / 2) << i;
   }
   stand_by_.Wait(absl::FailedPreconditionError("b"));
+  EXPECT_LE(pauses_.back(), std::chrono::seconds(6));
+}
+
+// The words say what time it is, and for how long a certificate has ended.
+TEST_F(StandByTest, NumbersAndTimesInAReasonMakeNoOther) {
+  using identity::CheckTime;
+  const absl::Time end = absl::FromUnixSeconds(1'800'000'000);
+  const identity::Certificate certificate = *identity::MakeAuthorityCertificate(
+      *identity::PrivateKey::Generate(), "fleet", {end - absl::Hours(1), end});
+  absl::Time now = end;
+  for (int i = 0; i < 20; ++i) {
+    stand_by_.Wait(CheckTime(certificate, now));
+    now += absl::FromChrono(pauses_.back());
+  }
+  EXPECT_THAT(told_, ElementsAre(HasSubstr("was valid until")));
+  EXPECT_GE(pauses_.back(), std::chrono::seconds(32));
+  stand_by_.Wait(absl::UnauthenticatedError("was revoked: on the 3rd"));
+  EXPECT_LE(pauses_.back(), std::chrono::seconds(6));
+  stand_by_.Wait(absl::InternalError("was revoked: on the 3rd"));
+  EXPECT_LE(pauses_.back(), std::chrono::seconds(6));
+}
+
+TEST_F(StandByTest, GoesOnWithItsPausesIfWorkEndsForTheSameReason) {
+  for (int i = 0; i < 10; ++i) {
+    stand_by_.Wait(absl::ResourceExhaustedError("the disk is full"));
+    stand_by_.Works();
+    stand_by_.Works();
+  }
+  EXPECT_GE(pauses_.back(), std::chrono::seconds(32));
+  EXPECT_EQ(told_.size(), 20u) << "each time both are told";
+  EXPECT_EQ(told_.back(), "works_again");
+  stand_by_.Passed();
+  EXPECT_EQ(told_.size(), 20u);
+  stand_by_.Wait(absl::ResourceExhaustedError("the disk is full"));
   EXPECT_LE(pauses_.back(), std::chrono::seconds(6));
 }
 
@@ -183,6 +219,95 @@ TEST(EnrolledNode, WaitsForARunThatItsOwnerAccepts) {
   EXPECT_EQ(other.hellos_, 5);
   EXPECT_THAT(other.declined_, ElementsAre(HasSubstr("accept.algorithms")));
   EXPECT_TRUE(server->Wait().ok());
+}
+
+TEST(EnrolledNode, SaysThatItWorksAgainWhenItDoes) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 1), folder.path()));
+  const auto link = fleet::MakeLocalLink(*server);
+  class Late final : public fleet::ForwardingLink {
+   public:
+    using ForwardingLink::ForwardingLink;
+    absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request) override {
+      return ++registered_ < 3 ? absl::FailedPreconditionError("not yet")
+                               : ForwardingLink::Register(request);
+    }
+    absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request) override {
+      if (said_.empty()) said_ = testing::internal::GetCapturedStderr();
+      return ForwardingLink::Lease(request);
+    }
+    int registered_ = 0;
+    std::string said_;  // before it asks for work
+  } late(*link);
+  Options options{.name = "phone-7", .enrolled = true};
+  options.stand_by = {.first = std::chrono::milliseconds(1),
+                      .longest = std::chrono::milliseconds(4)};
+  testing::internal::CaptureStderr();
+  const absl::Status status = worker::Run(options, *dataset, late, Registry(), OnlyFused(), {});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(late.said_, HasSubstr("stands_by reason=\"not yet\""));
+  EXPECT_THAT(late.said_, HasSubstr("works_again"));
+  EXPECT_TRUE(server->Wait().ok());
+}
+
+// Makes the trainer with which a batch is tried, and the first lane none.
+class LaneWithoutTrainer final : public training::Backend {
+ public:
+  std::string name() const override { return "no-lane"; }
+  absl::Status Supports(const training::TrainerSetup&) const override { return absl::OkStatus(); }
+  absl::StatusOr<NumericProfile> Profile(const training::TrainerSetup& setup) const override {
+    return training::FusedBackend().Profile(setup);
+  }
+  absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainer(
+      const training::TrainerSetup& setup) const override {
+    if (setup.work == nullptr) ++tries;
+    if (setup.work != nullptr && ++lanes == 1) return absl::InternalError("no power");
+    return training::FusedBackend().MakeTrainer(setup);
+  }
+  std::string Report() const override { return ""; }
+
+  mutable std::atomic<int> tries = 0, lanes = 0;
+};
+
+TEST(EnrolledNode, GivesItsRegistrationBackAndTriesABatchOfEachRun) {
+  for (const bool another : {false, true}) {
+    const auto dataset = SyntheticClients();
+    const TemporaryFolder folder;
+    const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 1), folder.path()));
+    const auto link = fleet::MakeLocalLink(*server);
+    class Renamed final : public fleet::ForwardingLink {
+     public:
+      using ForwardingLink::ForwardingLink;
+      absl::StatusOr<fleet::RegisterReply> Register(
+          const fleet::RegisterRequest& request) override {
+        auto reply = ForwardingLink::Register(request);
+        if (++registered_ == 2 && another_ && reply.ok()) reply->run_id = DigestOf("another");
+        return reply;
+      }
+      absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
+        if (request.leaving) ++left_;
+        return ForwardingLink::Release(request);
+      }
+      int registered_ = 0;
+      std::atomic<int> left_ = 0;
+      bool another_ = false;
+    } renamed(*link);
+    renamed.another_ = another;
+    const LaneWithoutTrainer backend;
+    training::Backends backends("");
+    backends.Add(backend);
+    Options options{.name = "phone-7", .enrolled = true};
+    options.backend.name = backend.name();
+    options.stand_by = {.first = std::chrono::milliseconds(1),
+                        .longest = std::chrono::milliseconds(4)};
+    const absl::Status status = worker::Run(options, *dataset, renamed, Registry(), backends, {});
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(renamed.registered_, 2);
+    EXPECT_EQ(renamed.left_, 1) << "the server must not wait for it";
+    EXPECT_EQ(backend.tries, another ? 2 : 1);
+    EXPECT_TRUE(server->Wait().ok());
+  }
 }
 
 // A server that asks for rows beyond those of the node's clients.
