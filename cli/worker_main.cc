@@ -230,7 +230,8 @@ worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config
   options.state = StoreOptionsOf(config, "");
   if (options.state.path.empty()) options.state.path = arguments.state;
   if (!arguments.state_url.empty()) options.state.url = arguments.state_url;
-  // An enrolled node stays when a run is over. The folder of --run-dir is one run's.
+  // An enrolled node takes part in one run after the other: it ends with a run and its supervisor
+  // starts it again. The folder of --run-dir is one run's.
   options.state.each_run = options.enrolled && arguments.run_dir.empty();
   if (arguments.server_syncs_state) options.state.sync = false;
   options.script = config.node.model_script;
@@ -291,6 +292,10 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
     });
     keeper.emplace(server, *identity);
     options.renew = [&] { return wire::RenewCertificate(server, *identity); };
+    options.start_again = [argv = arguments.argv](const std::string& why) {
+      Logger("worker").Warning(absl::StrCat("starts_again why=\"", why, "\""));
+      StartAgain(argv);
+    };
   }
   return worker::Run(options, *dataset, *link, catalogue.algorithms(), backends, stop.get_token());
 }

@@ -19,17 +19,15 @@ namespace macaw::cli {
 namespace {
 
 constexpr absl::Duration kLongest = absl::Hours(1);
+constexpr absl::Duration kFirstInterval = absl::Seconds(10);  // between two lines of the log
 
-// When to look again: sooner where little is left, but not without a pause. If the server's clock
-// is slow, a new certificate ends no later than the old one, and is due at once.
-absl::Duration NextLook(const identity::IdentityFiles& files) {
+// Without a certificate nothing is left, and of nothing.
+RenewalPace::Left LeftOf(const identity::IdentityFiles& files) {
   const auto own = identity::ReadIdentity(files);
-  if (!own.ok()) return absl::Minutes(1);
+  if (!own.ok()) return {.lifetime = absl::InfiniteDuration()};
   const identity::Validity& validity = own->certificate.validity();
-  const absl::Duration lifetime = validity.until - validity.from - identity::kBackdated;
-  const absl::Duration shortest =
-      std::clamp(lifetime / 100, absl::Milliseconds(200), absl::Minutes(1));
-  return std::clamp((validity.until - absl::Now()) / 10, shortest, kLongest);
+  return {.left = validity.until - absl::Now(),
+          .lifetime = validity.until - validity.from - identity::kBackdated};
 }
 
 std::function<absl::Status()> ByServer(std::string server, identity::IdentityFiles files) {
@@ -52,6 +50,27 @@ std::function<absl::Status()> ByAuthority(identity::Authority& authority) {
 
 }  // namespace
 
+RenewalPace::Next RenewalPace::After(bool renewed, const Left& left) {
+  const absl::Duration shortest =
+      std::clamp(left.lifetime / 100, absl::Milliseconds(200), absl::Minutes(1));
+  Next next{.pause = std::clamp(left.left / 10, shortest, kLongest)};
+  if (renewed) {
+    *this = {};
+    return next;
+  }
+  if (left.left <= absl::ZeroDuration()) {
+    ended_ = std::clamp(2 * ended_, shortest, kLongest);
+    next.pause = ended_;
+  }
+  next.tell = untold_ <= absl::ZeroDuration();
+  if (next.tell) {
+    interval_ = std::clamp(2 * interval_, kFirstInterval, kLongest);
+    untold_ = interval_;
+  }
+  untold_ -= next.pause;
+  return next;
+}
+
 CertificateKeeper::CertificateKeeper(identity::Authority& authority)
     : CertificateKeeper(authority.server_files(), ByAuthority(authority)) {}
 
@@ -62,12 +81,16 @@ CertificateKeeper::CertificateKeeper(identity::IdentityFiles files,
                                      std::function<absl::Status()> renew)
     : thread_([files = std::move(files), renew = std::move(renew)](const std::stop_token& stop) {
         NameThisThread("certificate");
+        RenewalPace pace;
+        RenewalPace::Next next;
         do {
-          if (const absl::Status status = renew(); !status.ok()) {
+          const absl::Status status = renew();
+          next = pace.After(status.ok(), LeftOf(files));
+          if (next.tell) {
             Logger("identity")
                 .Warning(absl::StrCat("certificate_not_renewed why=", status.message()));
           }
-        } while (!PauseUnlessStopped(stop, absl::ToChronoNanoseconds(NextLook(files))));
+        } while (!PauseUnlessStopped(stop, absl::ToChronoNanoseconds(next.pause)));
       }) {}
 
 namespace {

@@ -6,11 +6,36 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "identity/audit.h"
 #include "identity/authority.h"
 #include "identity/node_files.h"
 
 namespace macaw::cli {
+
+// When a certificate is looked at again, and which failures are told in the log. One thread.
+//
+// Sooner where little is left, but not without a pause: if the server's clock is slow, a new
+// certificate ends no later than the old one, and is due at once. When it has ended, pauses double
+// up to an hour. Failures are told as an outage of a server is: at once, and then at intervals
+// that double from ten seconds up to an hour.
+class RenewalPace {
+ public:
+  struct Left {
+    absl::Duration left = absl::ZeroDuration();  // until the certificate ends
+    absl::Duration lifetime;
+  };
+  struct Next {
+    absl::Duration pause;
+    bool tell = false;
+  };
+  // `renewed`: what was due, or nothing was.
+  Next After(bool renewed, const Left& left);
+
+ private:
+  absl::Duration ended_ = absl::ZeroDuration();  // the last pause after the end
+  absl::Duration interval_ = absl::ZeroDuration(), untold_ = absl::ZeroDuration();
+};
 
 // A thread that renews a certificate before it ends. A server's open connections keep the old one,
 // and new ones show the new one within a second. A node makes its next call on a new connection

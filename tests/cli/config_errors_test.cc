@@ -52,6 +52,16 @@ TEST(ConfigErrors, NameAnUnknownTable) {
   EXPECT_EQ(Refusal(With("[zzzzzzzz]\n")), "exp.toml:7: unknown table [zzzzzzzz]");
 }
 
+// In bytes or nanoseconds these do not fit into 64 bits.
+TEST(ConfigErrors, RefuseSizesAndTimesThatCannotBeMeant) {
+  for (const char* text : {"[state]\nstore = \"memory\"\nmemory_mb = 17592186044416\n",
+                           "[state]\nstore = \"disk\"\ncache_mb = 17592186044416\n",
+                           "[emulation]\npause_probability = 0.5\npause_seconds = 1e10\n",
+                           "[workers]\nbackend = \"process\"\nturn_seconds = 1e10\n",
+                           "[accept]\nrun_when = \"true\"\nrun_when_every = 1e10\n"})
+    EXPECT_THAT(Refusal(With(text)), HasSubstr(" 1000000000]")) << text;
+}
+
 TEST(ConfigErrors, SayWhatIsExpectedAndWhatWasFound) {
   EXPECT_EQ(Refusal(With("[local]\nlr = \"fast\"\n")),
             "exp.toml:8: local.lr must be a number > 0, found \"fast\"");
