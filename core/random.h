@@ -37,8 +37,8 @@ enum class Purpose : uint32_t {
 };
 
 // Everything that a random number may depend on. Equal keys give equal words on every machine, and
-// so equal draws, but for Normal() and Gamma(): they use the C library's logarithm and cosine, whose
-// last bits differ between libraries.
+// so equal draws, but for Normal() and Gamma(): they use the C library's logarithm and cosine,
+// whose last bits differ between libraries.
 struct StreamKey {
   uint64_t seed = 0;
   Purpose purpose = Purpose::kTest;
