@@ -182,7 +182,8 @@ class SummingRun {
   static void Add(const training::RowStatistics& statistics, const SummedRows& rows,
                   ConstVectorView at, VectorView sums) {
     const size_t count = rows.x.size();
-    for (const auto& [begin, end] : {std::pair<size_t, size_t>(0, count / 2), {count / 2, count}}) {
+    for (const auto& part_of : {std::pair<size_t, size_t>(0, count / 2), {count / 2, count}}) {
+      const size_t begin = part_of.first, end = part_of.second;  // clang 14 captures no bindings
       std::vector<double> features;
       for (size_t r = begin; r < end; ++r)
         features.insert(features.end(), rows.x[r].begin(), rows.x[r].end());
