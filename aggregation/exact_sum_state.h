@@ -16,8 +16,8 @@
 
 namespace macaw::aggregation {
 
-// The contents of an ExactSum, shared by its three sources (adding, reporting, wire form). Private
-// to this room.
+// The contents of an ExactSum, shared by its sources (adding, reporting, the two wire forms) and those of
+// DeviceSum. Private to this room.
 struct ExactSum::State {
   struct Collected {
     ClientId client{};

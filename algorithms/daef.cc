@@ -62,7 +62,10 @@ class DaefServer final : public StatisticsServer {
                                    aggregation::Aggregate aggregate) override {
     const ConstVectorView sums = ChannelOf(aggregate, SumsOf(context.phase)).value.view();
     const double rows = SumsEntry(sums, sums.layout->entries().size() - 1)[0];
-    if (rows < 1) return AfterApply::kRoundDone;  // no client counted, or one that has lied
+    if (rows < 1) {  // no client counted, or one that has lied
+      ReportOnSums(context, "daef", rows == 0);
+      return AfterApply::kRoundDone;
+    }
     const size_t layer = context.phase.value;
     double error = 0;
     DispatchDType(model_.dtype(), [&]<typename T>(T) {
@@ -73,10 +76,9 @@ class DaefServer final : public StatisticsServer {
         error = SolveDecoder<T>(Decoding::Of(chain_, layer), sums);
       }
     });
-    if (!IsFinite(draft_.view())) {
-      WarnOfNoSolution(context, "daef");
-      return AfterApply::kRoundDone;
-    }
+    const bool kept = IsFinite(draft_.view());
+    ReportOnSums(context, "daef", kept);
+    if (!kept) return AfterApply::kRoundDone;
     if (layer + 1 < chain_.layers.size()) return AfterApply::kNextPhase;
     Copy(draft_.view(), model_);
     context.Report(kAutoencoded, rows);
@@ -229,7 +231,8 @@ absl::StatusOr<Schema> DaefSchema(const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const LinearChain chain, AutoencoderOf(setup));
   MACAW_ASSIGN_OR_RETURN(std::vector<LayoutPtr> layouts, DaefLayouts(chain));
   Schema schema = StatisticsSchema(setup, std::move(layouts));
-  schema.metrics = {{kReconstruction, std::nullopt}, {kAutoencoded, std::nullopt}};
+  schema.metrics.push_back({kReconstruction, std::nullopt});
+  schema.metrics.push_back({kAutoencoded, std::nullopt});
   return schema;
 }
 

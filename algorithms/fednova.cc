@@ -122,7 +122,8 @@ Description FedNova() {
       .parameters = ServerRateParameters(),
       .remarks =
           "Where cohort.sampling is poisson, mean(d) is over the planned weight, and mean(‖a‖₁) over "
-          "the weight of those who came.",
+          "the weight of those who came. Under EF21 mean(d) is of all clients, of updates of several "
+          "rounds, and mean(‖a‖₁) of the round's.",
       .check = CheckFedNova,
       .schema = FedNovaSchema,
       .server = MakeServer<FedNovaServer>,

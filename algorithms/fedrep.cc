@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstdint>
+
 #include "algorithms/builtin.h"
 #include "algorithms/local_group.h"
 #include "training/api/round_local.h"
@@ -37,7 +40,9 @@ class HeadWork {
   // A straggler whose one epoch is cut to k of its S steps does k · head_epochs of the head's
   // S · head_epochs.
   uint32_t Steps(const LocalConfig& whole, const LocalConfig& body) const {
-    return whole.steps == 0 ? body.steps * epochs_ : 0;
+    constexpr uint64_t kMost = UINT32_MAX;
+    if (whole.steps > 0) return 0;
+    return static_cast<uint32_t>(std::min(uint64_t{body.steps} * epochs_, kMost));
   }
 
   uint32_t epochs_;
@@ -95,7 +100,8 @@ Description FedRep() {
   fedrep.parameters.push_back({.name = "head_epochs",
                                .default_value = int64_t{10},
                                .help = "epochs of the head before those of the body",
-                               .minimum = 0});
+                               .minimum = 0,
+                               .maximum = 10000});
   fedrep.check = CheckHead;
   fedrep.schema = [](const Setup& setup) -> absl::StatusOr<Schema> {
     return LocalGroupSchema(setup, HeadOf(setup));

@@ -199,7 +199,8 @@ class HeteroFlServer final : public MeanDeltaServer {
 
  private:
   // Each coordinate of Σ_i w_i Δ_i / Σ_i w_i by Σ_{i∋c} w_i / Σ_i w_i. The latter is at most 1, and
-  // 1 where all clients of the round have the coordinate: then it stays, to the bit.
+  // 1 where all clients of the round have the coordinate: then it stays, in f32 to the bit, and in
+  // f64 up to the rounding of the shares' sum.
   void Divide(ConstVectorView held, VectorView delta) const {
     const std::span<const double> numbers = held.As<double>();
     const size_t levels = plan_.levels.count();

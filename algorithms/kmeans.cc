@@ -103,6 +103,7 @@ class KMeansServer final : public StatisticsServer {
     const ConstVectorView sums = ChannelOf(aggregate, SumsOf(context.phase)).value.view();
     double rows = 0;
     for (const double count : SumsEntry(sums, kCounts)) rows += count;
+    ReportOnSums(context, "kmeans", rows >= 1 || rows == 0);
     if (rows < 1) return AfterApply::kRoundDone;  // no client counted, or one that has lied
     context.Report(kInertia, SumsEntry(sums, kDistances)[0] / rows);
     DispatchDType(model_.dtype(), [&]<typename T>(T) {
@@ -178,7 +179,8 @@ absl::StatusOr<Schema> KMeansSchema(const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, CentresOf(setup));
   MACAW_ASSIGN_OR_RETURN(LayoutPtr sums, KMeansLayout(layer));
   Schema schema = StatisticsSchema(setup, {std::move(sums)});
-  schema.metrics = {{kInertia, std::nullopt}, {kEmpty, std::nullopt}};
+  schema.metrics.push_back({kInertia, std::nullopt});
+  schema.metrics.push_back({kEmpty, std::nullopt});
   return schema;
 }
 

@@ -90,14 +90,28 @@ absl::Status NeedsGradientClip(const Setup& setup) {
       "\"gradient\"");
 }
 
-std::vector<std::string> PlainMeanNote(const Setup& setup, absl::string_view remedy) {
+namespace {
+
+// `does`: what the rule does in place of a mean by size.
+std::vector<std::string> OtherObjectiveNote(const Setup& setup, absl::string_view does,
+                                            absl::string_view remedy) {
   // With proportional sampling every rule uses the plain mean.
   if (setup.cohort.weight == WeightPolicy::kUniform || setup.with_replacement()) return {};
   return {absl::StrCat(
-      setup.config.name, " takes the plain mean over clients, FedAvg the mean by ",
+      setup.config.name, " ", does, ", FedAvg takes the mean by ",
       setup.cohort.weight == WeightPolicy::kTokens ? "tokens" : "examples",
       ": where clients differ in size, the two minimise different objectives. To compare them, ",
       remedy)};
+}
+
+}  // namespace
+
+std::vector<std::string> PlainMeanNote(const Setup& setup, absl::string_view remedy) {
+  return OtherObjectiveNote(setup, "takes the plain mean over clients", remedy);
+}
+
+std::vector<std::string> AlikeNote(const Setup& setup, absl::string_view remedy) {
+  return OtherObjectiveNote(setup, "judges clients alike", remedy);
 }
 
 ServerRate::ServerRate(const Setup& setup)

@@ -40,6 +40,8 @@ absl::Status NeedsStepsOfSgd(const training::StageOutcome& outcome);
 // The note says that the objective differs, and `remedy`, what to set instead. Empty if the run's
 // weights are equal anyway.
 std::vector<std::string> PlainMeanNote(const Setup& setup, absl::string_view remedy);
+// The same of a rule that has no mean, but counts or judges clients without their sizes.
+std::vector<std::string> AlikeNote(const Setup& setup, absl::string_view remedy);
 
 // Refuses local.clip = "corrected", for rules that compute a client's gradient from its steps.
 absl::Status NeedsGradientClip(const Setup& setup);

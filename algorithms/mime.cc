@@ -247,6 +247,9 @@ Description MimeFamily(std::string name, std::string summary) {
           "Learning",
       .formula = MimeFormula<kLite>(),
       .parameters = ServerRateParameters(),
+      .remarks =
+          "Where cohort.sampling is poisson, mean(Δ) is over the planned weight, and c over the "
+          "weight of those who came.",
       .has_hooks = true,
       .passes = MimePasses<kLite>,
       .check = [key](const Setup& setup) { return CheckMime(setup, key); },

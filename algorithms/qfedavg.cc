@@ -98,6 +98,9 @@ Description QFedAvg() {
           "        h = q·F^(q−1)·‖y − x‖²/η + F^q\n"
           "server  x ← x + η_g·(plain mean of Δ)/(plain mean of h)",
       .parameters = ServerRateParameters(),
+      .remarks =
+          "Under EF21 with drawn cohorts the mean of Δ is of all clients, of updates of several "
+          "rounds, and the mean of h is of the round's.",
       .notes =
           [](const Setup& setup) {
             return PlainMeanNote(setup, "set cohort.weight = \"uniform\" for both");

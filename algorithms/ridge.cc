@@ -19,8 +19,12 @@
 namespace macaw::algorithms {
 namespace {
 
-constexpr char kCame[] = "came";    // client state: 1 once its sums have counted
+constexpr char kCame[] = "came";    // client state: the round in which it sent its sums; 0: none
 constexpr char kSummed[] = "rows";  // metric: rows in the sums
+// Down: the last rounds whose sums were thrown away, the newest last; 0: none. The clients of those
+// rounds come again. One that is not drawn again before so many further ones does not.
+constexpr char kThrownAway[] = "thrown_away";
+constexpr size_t kMostThrownAway = 256;
 constexpr char kWhatRidgeDoes[] = "ridge solves for one linear layer";
 
 size_t Terms(const LinearLayer& layer) { return layer.inputs + (layer.bias ? 1 : 0); }
@@ -37,6 +41,12 @@ absl::StatusOr<LayoutPtr> RidgeLayout(const LinearLayer& layer) {
 
 const LayoutPtr& CameLayout() {
   static const LayoutPtr& layout = *new LayoutPtr(ParameterLayout::Scalars(kCame, 1, DType::kF64));
+  return layout;
+}
+
+const LayoutPtr& ThrownAwayLayout() {
+  static const LayoutPtr& layout =
+      *new LayoutPtr(ParameterLayout::Scalars(kThrownAway, kMostThrownAway, DType::kF64));
   return layout;
 }
 
@@ -104,14 +114,15 @@ class RidgeClient final : public StatisticsClient {
     MACAW_ASSIGN_OR_RETURN(ClientResult result,
                            StatisticsClient::Conclude(context, outcomes, workspace));
     const VectorView came = workspace.Vector(CameLayout());
-    came.As<double>()[0] = 1;
+    came.As<double>()[0] = context.round.value;
     result.state = {{kCame, came}};
     return result;
   }
 
  private:
   static bool HasCome(const ClientContext& context) {
-    return context.State(kCame).As<double>()[0] == 1;
+    const double round = context.State(kCame).As<double>()[0];
+    return round > 0 && !std::ranges::count(context.Down(kThrownAway).As<double>(), round);
   }
 };
 
@@ -121,18 +132,27 @@ class RidgeServer final : public StatisticsServer {
       : StatisticsServer(std::move(model)),
         layer_(layer),
         lambda_(setup.Get<double>("lambda")),
-        sums_(kept_.Vector("sums", FlatVector(sums))) {}
+        sums_(kept_.Vector("sums", FlatVector(sums))),
+        thrown_away_(kept_.Vector(kThrownAway, FlatVector(ThrownAwayLayout()))) {}
+
+  absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
+    return Broadcast{{"model", Model()}, {kThrownAway, thrown_away_}};
+  }
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
     const FlatVector& sums = ChannelOf(aggregate, SumsOf(context.phase)).value;
     const FlatVector before = FlatVector::CopyOf(sums_, sums.layout());
     Add(sums.view(), sums_);
-    const double rows = SumsEntry(sums_, 2)[0];  // less than none: a client lies
-    if (rows < 0 || (rows > 0 && !Solve())) {
+    const bool lies = SumsEntry(sums.view(), 2)[0] < 0;  // less than no rows
+    const bool kept = !lies && (SumsEntry(sums_, 2)[0] == 0 || Solve());
+    if (!kept) {
       Copy(before.view(), sums_);
-      WarnOfNoSolution(context, "ridge");
+      const std::span<double> rounds = thrown_away_.As<double>();
+      std::ranges::copy(rounds.subspan(1), rounds.begin());
+      rounds.back() = context.round.value;
     }
+    ReportOnSums(context, "ridge", kept);
     context.Report(kSummed, SumsEntry(sums_, 2)[0]);
     return AfterApply::kRoundDone;
   }
@@ -172,15 +192,16 @@ class RidgeServer final : public StatisticsServer {
 
   const LinearLayer layer_;
   const double lambda_;
-  const VectorView sums_;
+  const VectorView sums_, thrown_away_;
 };
 
 absl::StatusOr<Schema> RidgeSchema(const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, LinearLayer::Of(setup, kWhatRidgeDoes));
   MACAW_ASSIGN_OR_RETURN(LayoutPtr sums, RidgeLayout(layer));
   Schema schema = StatisticsSchema(setup, {std::move(sums)});
+  schema.down.push_back({kThrownAway, ThrownAwayLayout()});
   schema.state = {{kCame, CameLayout()}};
-  schema.metrics = {{kSummed, std::nullopt}};
+  schema.metrics.push_back({kSummed, std::nullopt});
   return schema;
 }
 
@@ -205,8 +226,11 @@ Description Ridge() {
           "other outputs, so look at the accuracy. With cohort.size all clients one round is enough. "
           "A client sends the square of the number of features, and what it sends says much about "
           "rows where it has few. Features count as [data] and [model] normalise them. A client keeps "
-          "whether it has come: where an owner loses that (state.store = \"memory\", a new disk), it "
-          "comes again and its rows count twice, which rule_rows shows.",
+          "in which round it came: where an owner loses that (state.store = \"memory\", a new disk), "
+          "it comes again and its rows count twice, which rule_rows shows. Where the sums of a round "
+          "have no finite solution or are of less than no rows, as those of a hostile client may be, "
+          "they are thrown away, which rule_thrown_away shows, and all clients of the round come "
+          "again.",
       .has_independent_state = true,
       .check = [](const Setup& setup) { return LinearLayer::Of(setup, kWhatRidgeDoes).status(); },
       .schema = RidgeSchema,

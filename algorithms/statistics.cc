@@ -13,6 +13,7 @@ namespace {
 
 // Bound of a client's sums: far above those of normalised features.
 constexpr double kMostOfASum = 0x1p80;
+constexpr char kThrownAwayMetric[] = "thrown_away";  // 1: no sums of the round are kept
 
 }  // namespace
 
@@ -21,7 +22,10 @@ std::string SumsOf(Phase phase) {
 }
 
 Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts) {
-  Schema schema{.down = {{"model", setup.layout}}, .up = {}, .state = {}};
+  Schema schema{.down = {{"model", setup.layout}},
+                .up = {},
+                .state = {},
+                .metrics = {{kThrownAwayMetric, std::nullopt}}};
   for (uint32_t phase = 0; phase < layouts.size(); ++phase) {
     schema.up.push_back({.name = SumsOf(Phase(phase)),
                          .layout = std::move(layouts[phase]),
@@ -80,13 +84,15 @@ bool IsFinite(ConstVectorView v) {
   });
 }
 
-void WarnOfNoSolution(const ServerContext& context, absl::string_view rule) {
+void ReportOnSums(const ServerContext& context, absl::string_view rule, bool kept) {
+  context.Report(kThrownAwayMetric, kept ? 0 : 1);
+  if (kept) return;
   Logger("algorithms")
       .Warning(absl::StrCat(
           "no_solution round=", context.round.value, " rule=", rule,
-          " the sums of this round's clients have no finite solution, so they are left out and the "
-          "model stays: a client sends wrong sums, or its features are not scaled as those of the "
-          "others"));
+          " the sums of this round's clients have no finite solution or are of less than no rows, so "
+          "they are thrown away and the model stays: a client sends wrong sums, or its features are "
+          "not scaled as those of the others"));
 }
 
 }  // namespace macaw::algorithms

@@ -23,6 +23,7 @@ namespace macaw::algorithms {
 std::string SumsOf(Phase phase);
 
 // The model down, and the sums of each phase up, exact. `layouts`: by phase; one phase or several.
+// And a metric of ReportOnSums; a rule adds its own.
 Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts);
 
 // The same rule as one of statistics: it ignores what [local] says of training, and unless it says
@@ -73,8 +74,9 @@ class StatisticsServer : public ServerAlgorithm {
 
 // For a server half whose solution may overflow, since a client can send any sums within the bound.
 bool IsFinite(ConstVectorView v);
-// Says in the log that the sums of this round have no finite solution, and so are left out.
-void WarnOfNoSolution(const ServerContext& context, absl::string_view rule);
+// Reports whether the round's sums were thrown away (the column rule_thrown_away), because they
+// have no finite solution or are of less than no rows, and says so in the log.
+void ReportOnSums(const ServerContext& context, absl::string_view rule, bool kept);
 
 // Entry `e` of a vector of sums.
 template <typename View>

@@ -1,16 +1,15 @@
 #include "algorithms/symmetric.h"
 
-#include <algorithm>
-
 namespace macaw::algorithms {
 
 void SolveSymmetric(size_t n, size_t m, std::vector<double>& a, std::vector<double>& b) {
-  double largest = 0;
-  for (size_t i = 0; i < n; ++i) largest = std::max(largest, a[i * n + i]);
-  const double least = largest * static_cast<double>(n) * 0x1p-52;
+  // Rounding leaves a pivot of a dependent variable up to so much of its own diagonal, in whichever
+  // unit the variable is.
+  std::vector<double> least(n);
+  for (size_t i = 0; i < n; ++i) least[i] = a[i * n + i] * static_cast<double>(n) * 0x1p-52;
   std::vector<bool> free(n);
   for (size_t i = 0; i < n; ++i) {  // a[i, j], j > i: L[j, i]·D[i]; then row by row
-    free[i] = a[i * n + i] > least;
+    free[i] = a[i * n + i] > least[i];
     if (!free[i]) continue;
     for (size_t j = i + 1; j < n; ++j) {
       const double factor = a[i * n + j] / a[i * n + i];

@@ -144,7 +144,9 @@ Description Term() {
           "the two phases. The paper's stochastic algorithm keeps a moving average of the tilted "
           "loss instead, since it draws single rows; here the weights are those of the round's x. "
           "With t < 0 clients with a large loss count less, which is for hostile or broken "
-          "clients: start from a model that has learnt something.",
+          "clients: start from a model that has learnt something. Under EF21 with drawn cohorts the "
+          "mean of a·(y − x) is of all clients, of updates of several rounds, and the mean of a is "
+          "of the round's.",
       .passes = [](const Setup&) { return Passes(1, 2 * kForward); },
       .check = NeedsPlannedCohort,
       .schema = TermSchema,

@@ -52,7 +52,9 @@ absl::StatusOr<LowRank> LowRank::Make(LayoutPtr layout, uint32_t rank, Ranks ran
       // Factors of this rank are fewer numbers than the matrix, as those of R.
       const uint64_t largest = (entry.size - 1) / (rows + columns);
       matrix.most = static_cast<uint32_t>(std::min(uint64_t{2} * rank, largest));
-      errors.push_back({.name = entry.name, .shape = {matrix.most - matrix.least + 1}});
+      // No part of an update: attacks leave buffers as they are.
+      errors.push_back(
+          {.name = entry.name, .shape = {matrix.most - matrix.least + 1}, .group = Group::kBuffer});
     }
     made.matrices_.push_back(matrix);
     factors.push_back({.name = entry.name,

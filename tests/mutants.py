@@ -375,9 +375,15 @@ MUTANTS = {
     ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
         ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
         ("ridge forgets earlier rounds", "Add(sums.view(), sums_);", "Copy(sums.view(), sums_);"),
+        ("ridge never asks the clients of a bad round again", "rounds.back() = context.round.value;", ""),
+        ("ridge asks all clients again after a bad round",
+         "return round > 0 && !std::ranges::count(context.Down(kThrownAway).As<double>(), round);",
+         "return round > 0 && context.Down(kThrownAway).As<double>().back() == 0;"),
         ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram")],
     ("algorithms/symmetric.cc", "algorithms", "Ridge.*"): [
-        ("ridge divides by what is zero", "free[i] = a[i * n + i] > least;", "free[i] = a[i * n + i] >= -least;")],
+        ("ridge divides by what is zero",
+         "free[i] = a[i * n + i] > least[i];", "free[i] = a[i * n + i] >= -least[i];"),
+        ("ridge compares features of different units", "least[i] = a[i * n + i] *", "least[i] = a[0] *")],
     ("algorithms/statistics.cc", "algorithms", "Ridge.*"): [
         ("sums of clients are averaged", "aggregation::Reduction::kFixedSum", "aggregation::Reduction::kMean")],
     ("algorithms/kmeans.cc", "algorithms", "KMeans.*"): [

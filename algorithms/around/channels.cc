@@ -110,6 +110,14 @@ absl::Status CheckNoneElse(const Kind& kind, const Items& items, Phase phase,
   return absl::OkStatus();
 }
 
+// What a client gives for the channels up of a phase.
+absl::StatusOr<std::vector<UpValue>> VectorsUp(const Schema& schema, Phase phase,
+                                               const ClientResult& result) {
+  const Kind kind{"Conclude gives the channel up", schema};
+  MACAW_RETURN_IF_ERROR(CheckNoneElse(kind, schema.up, phase, result.up));
+  return InOrder(kind, schema.up, phase, result.up);
+}
+
 bool OfClients(const MetricSpec& metric, Phase phase) {
   return metric.reduction.has_value() && InPhase(metric.phases, phase);
 }
@@ -260,11 +268,13 @@ std::vector<ChannelSpec> UpChannels(const Schema& schema, Phase phase) {
   return channels;
 }
 
+absl::Status CheckUp(const Schema& schema, Phase phase, const ClientResult& result) {
+  return VectorsUp(schema, phase, result).status();
+}
+
 absl::StatusOr<std::vector<UpValue>> UpValues(const Schema& schema, Phase phase,
                                               const ClientResult& result, Workspace& workspace) {
-  const Kind kind{"Conclude gives the channel up", schema};
-  MACAW_RETURN_IF_ERROR(CheckNoneElse(kind, schema.up, phase, result.up));
-  MACAW_ASSIGN_OR_RETURN(std::vector<UpValue> values, InOrder(kind, schema.up, phase, result.up));
+  MACAW_ASSIGN_OR_RETURN(std::vector<UpValue> values, VectorsUp(schema, phase, result));
   for (const MetricSpec& metric : schema.metrics) {
     if (!OfClients(metric, phase)) continue;
     MACAW_ASSIGN_OR_RETURN(const double value, MetricOf(schema, phase, result, metric.name));

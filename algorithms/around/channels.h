@@ -40,6 +40,9 @@ std::vector<aggregation::ChannelSpec> UpChannels(const Schema& schema, Phase pha
 using UpValue = std::variant<ConstVectorView, Displacement>;
 absl::StatusOr<std::vector<UpValue>> UpValues(const Schema& schema, Phase phase,
                                               const ClientResult& result, Workspace& workspace);
+// Whether each channel up of the phase is there once, with its layout, and none else. Guard asks it
+// of a rule itself, so what stands around a rule may read its vectors.
+absl::Status CheckUp(const Schema& schema, Phase phase, const ClientResult& result);
 // Whether the ends of stages are needed after OnHost. With kMayGo an end in memory that is shared
 // with a program gives its space on disk back as it is read (core/file_blocks.h); the program
 // writes it anew in the next turn.

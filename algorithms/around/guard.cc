@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "algorithms/around/channels.h"
 #include "algorithms/around/decorated.h"
 #include "core/status.h"
 
@@ -11,8 +12,11 @@ namespace {
 
 class GuardedClient final : public DecoratedClient {
  public:
-  GuardedClient(std::unique_ptr<ClientAlgorithm> inner, std::string whose)
-      : DecoratedClient(std::move(inner)), whose_(std::move(whose)) {}
+  GuardedClient(std::unique_ptr<ClientAlgorithm> inner, std::string whose,
+                absl::StatusOr<Schema> rule)
+      : DecoratedClient(std::move(inner)), whose_(std::move(whose)), rule_(std::move(rule)) {
+    if (rule_.ok()) rule_->whose = whose_;
+  }
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
@@ -26,7 +30,12 @@ class GuardedClient final : public DecoratedClient {
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
-    return Caught(whose_, [&] { return inner().Conclude(context, outcomes, workspace); });
+    MACAW_ASSIGN_OR_RETURN(ClientResult result, Caught(whose_, [&] {
+                             return inner().Conclude(context, outcomes, workspace);
+                           }));
+    MACAW_RETURN_IF_ERROR(rule_.status());
+    MACAW_RETURN_IF_ERROR(CheckUp(*rule_, context.phase, result));
+    return result;
   }
   absl::Status Sent(const ClientContext& context, ClientResult& result,
                     Workspace& workspace) const override {
@@ -39,6 +48,7 @@ class GuardedClient final : public DecoratedClient {
 
  private:
   const std::string whose_;
+  absl::StatusOr<Schema> rule_;  // of the rule alone
 };
 
 // Save returns a plain value and cannot fail. If it throws, the exception is stored, and the next
@@ -106,9 +116,10 @@ Description Guard(Description description) {
       return used.value_or(TotalsUsed{.clients = true, .weight = true});
     };
   }
-  description.schema = [inner = std::move(description.schema), whose](const Setup& setup) {
+  const auto schema = [inner = std::move(description.schema), whose](const Setup& setup) {
     return Caught(whose, [&] { return inner(setup); });
   };
+  description.schema = schema;
   description.server = [inner = std::move(description.server), whose](
                            const Setup& setup,
                            FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
@@ -119,14 +130,14 @@ Description Guard(Description description) {
     }
     return std::make_unique<GuardedServer>(std::move(server), whose);
   };
-  description.client = [inner = std::move(description.client), whose](
+  description.client = [inner = std::move(description.client), schema, whose](
                            const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> client,
                            Caught(whose, [&] { return inner(setup); }));
     if (client == nullptr) {
       return absl::InternalError(absl::StrCat(whose, " made no client half"));
     }
-    return std::make_unique<GuardedClient>(std::move(client), whose);
+    return std::make_unique<GuardedClient>(std::move(client), whose, schema(setup));
   };
   return description;
 }

@@ -11,7 +11,8 @@ namespace macaw::algorithms {
 
 // Wraps every call into a rule's code: an exception becomes an Internal error that names the
 // algorithm and its plug-in, so it ends the run in order and not the process. (A crash still ends
-// the process, because a rule runs in the worker's address space.)
+// the process, because a rule runs in the worker's address space.) So is a client's result whose
+// vectors up do not fit the rule's schema: what stands around the rule may read them.
 Description Guard(Description description);
 
 // What messages call it: "algorithm mime", "plug-in \"moon\", algorithm lunar".

@@ -46,8 +46,9 @@ class Registry {
   absl::StatusOr<const Description*> Find(
       const std::string& name) const;           // an error lists the nearest names
   std::vector<const Description*> All() const;  // by name
-  // The rule of a run: its algorithm, and around it the run's compression, its privacy, its
-  // attackers, its compression of the model and its frozen tensors, if it has any.
+  // The rule of a run: its algorithm, and around it norms of its updates, the discount of older
+  // ones, the run's compression, its privacy, its attackers, its compression of the model and its
+  // frozen tensors, of those that the run has.
   absl::StatusOr<Description> RuleOf(const RunPlan& run) const;
 
   // Fills in defaults and checks types, ranges and names. Errors name `algorithm.NAME.parameter`.

@@ -107,11 +107,13 @@ Description Krum() {
   rule.parameters.push_back({.name = "f",
                              .default_value = int64_t{1},
                              .help = "hostile clients of a cohort to withstand",
-                             .minimum = 0});
+                             .minimum = 0,
+                             .maximum = 1e6});
   rule.parameters.push_back({.name = "m",
                              .default_value = int64_t{1},
                              .help = "best updates to average: 1 Krum, more Multi-Krum",
-                             .minimum = 1});
+                             .minimum = 1,
+                             .maximum = 1e6});
   rule.check = CheckKrum;
   rule.needs = [](const Setup& setup) -> Needed {
     const auto f = static_cast<uint64_t>(setup.Get<int64_t>("f"));

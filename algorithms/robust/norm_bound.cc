@@ -58,7 +58,8 @@ Description NormBound() {
   rule.remarks =
       "The server scales what arrives, so a hostile client cannot leave it out, as it can leave "
       "out update_clip. It bounds what model replacement by scaling reaches: one of n clients moves "
-      "a round by at most M/n. It does not tell hostile updates from others. Choose M near the "
+      "a round by at most M/n, with weighted = true by its part of the weights that clients say, "
+      "times M. It does not tell hostile updates from others. Choose M near the "
       "median norm of honest updates; the metric `bounded` is the share that was longer.";
   rule.formula =
       "client  y ← y − η·g\n"

@@ -55,7 +55,7 @@ Description Robust(std::string name, std::string summary, std::string paper) {
   rule.summary = std::move(summary);
   rule.paper = std::move(paper);
   rule.notes = [](const Setup& setup) {
-    return PlainMeanNote(setup, "set cohort.weight = \"uniform\" for both");
+    return AlikeNote(setup, "set cohort.weight = \"uniform\" for both");
   };
   rule.schema = [](const Setup& setup) -> absl::StatusOr<Schema> {
     Schema schema = MeanDeltaSchema(setup);

@@ -51,6 +51,24 @@ TEST(Accountant, IsJustAboveTheExactOneWithoutSampling) {
   }
 }
 
+// Where δ is so small that what rounding adds to it in many rounds would count.
+TEST(Accountant, IsAboveTheExactOneAndMonotoneForSmallDeltasOfManyRounds) {
+  for (const uint64_t rounds : {10000, 100000}) {
+    for (const double together : {0.35, 0.5, 1.0}) {
+      const Accountant accountant(1, together * std::sqrt(static_cast<double>(rounds)));
+      double last = 0;
+      for (double delta = 1e-9; delta > 0.9e-14; delta /= std::sqrt(10)) {
+        const double epsilon = accountant.Epsilon(rounds, delta);
+        SCOPED_TRACE(testing::Message()
+                     << rounds << ", " << together << ", " << delta << ": " << epsilon);
+        EXPECT_LE(DeltaOf(epsilon, together), delta);
+        EXPECT_GE(epsilon, last);
+        last = epsilon;
+      }
+    }
+  }
+}
+
 TEST(Accountant, GrowsWithRoundsAndSamplingAndFallsWithNoiseAndDelta) {
   const auto epsilon = [](double q, double z, uint64_t rounds, double delta) {
     return Accountant(q, z).Epsilon(rounds, delta);

@@ -1,15 +1,19 @@
 // Attacks on rules that send numbers beside their updates.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "algorithms/around/attack.h"
+#include "algorithms/around/decorated.h"
 #include "algorithms/around/factored.h"
 #include "algorithms/builtin.h"
+#include "core/status.h"
 #include "tests/algorithms/attack_util.h"
 #include "tests/algorithms/bowls.h"
 #include "tests/algorithms/robust_util.h"
@@ -162,6 +166,60 @@ TEST(Attacks, LeaveNumbersHonestWithACodecInside) {
     return loop.Model();
   };
   EXPECT_LT(Distance(after("qfedavg", {{"q", 0.0}}), after("fedavg", {})), 1e-9);
+}
+
+// The rule, with a copy of what each client sends on a channel.
+Description Listening(Description rule, const std::string& channel,
+                      std::map<uint64_t, Numbers>& sent) {
+  class Client final : public DecoratedClient {
+   public:
+    Client(std::unique_ptr<ClientAlgorithm> inner, std::string channel,
+           std::map<uint64_t, Numbers>& sent)
+        : DecoratedClient(std::move(inner)), channel_(std::move(channel)), sent_(sent) {}
+    absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                          std::span<const training::StageOutcome> outcomes,
+                                          Workspace& workspace) const override {
+      MACAW_ASSIGN_OR_RETURN(ClientResult result, inner().Conclude(context, outcomes, workspace));
+      const auto up = std::ranges::find(result.up, channel_, &UpVector::name);
+      const auto numbers = std::get<ConstVectorView>(up->value).As<double>();
+      sent_[context.client.value] = Numbers(numbers.begin(), numbers.end());
+      return result;
+    }
+
+   private:
+    const std::string channel_;
+    std::map<uint64_t, Numbers>& sent_;
+  };
+  rule.client = [client = rule.client, channel,
+                 &sent](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, client(setup));
+    return std::make_unique<Client>(std::move(inner), channel, sent);
+  };
+  return rule;
+}
+
+// The errors by which ranks are chosen are no part of an update (update.adapt).
+TEST(Attacks, LeaveTheErrorsOfRanksHonest) {
+  const UpdateConfig update{.codec = {"acpsgd 2"}, .feedback = "none", .adapt = 1};
+  const Bowls bowls(4, 144, /*seed=*/78, /*spread=*/1);
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "weight", .shape = {12, 12}}}, DType::kF64);
+  const auto errors_sent = [&](const Description& rule) {
+    std::map<uint64_t, Numbers> sent;
+    RoundLoop loop(Listening(rule, "delta_errors", sent), bowls.population,
+                   {.start = Numbers(144), .layout = layout});
+    EXPECT_TRUE(loop.Rounds(1).ok());
+    return sent;
+  };
+  const Description own = Builtin("fedavg"), coded = Factored(own, update);
+  const auto honest = errors_sent(coded);
+  ASSERT_EQ(honest.size(), 4);
+  EXPECT_GT(honest.at(0).front(), 0);
+  for (const char* kind : {"sign-flip", "scaling"}) {
+    const AttackConfig attack = Of(kind, .5, 2);
+    EXPECT_EQ(errors_sent(Attacked(coded, attack, HostileClients(attack, 4, kSeed), &own)), honest)
+        << kind;
+  }
 }
 
 }  // namespace

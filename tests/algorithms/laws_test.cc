@@ -318,7 +318,7 @@ std::vector<std::string> BuiltinNames() {
   registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
   for (const Description* description : registry.All()) {
-    // Those that sum over rows train nothing: statistics_rules_test.cc.
+    // Those that sum over rows train nothing: statistics_laws_test.cc.
     if (!description->has_statistics) names.push_back(description->name);
   }
   return names;

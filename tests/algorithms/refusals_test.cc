@@ -189,7 +189,11 @@ TEST(Notes, SayThatAPlainMeanIsAnotherObjectiveThanFedAvgs) {
   }
   for (const std::string name : {"qfedavg", "median", "trimmed_mean", "krum", "geometric_median",
                                  "centered_clipping", "norm_bound", "fltrust"}) {
-    EXPECT_THAT(notes(SetupNamed(name)), HasSubstr("cohort.weight = \"uniform\""));
+    const char* const does =
+        name == "qfedavg" ? "qfedavg takes the plain mean over clients" : "judges clients alike";
+    EXPECT_THAT(notes(SetupNamed(name)),
+                AllOf(HasSubstr(name), HasSubstr(does), HasSubstr("FedAvg takes the mean by"),
+                      HasSubstr("cohort.weight = \"uniform\"")));
     auto equal = SetupNamed(name);
     equal.cohort.weight = WeightPolicy::kUniform;
     EXPECT_EQ(notes(equal), "");

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <variant>
 
 #include "algorithms/builtin.h"
 
@@ -78,6 +80,20 @@ TEST_F(RegistryTest, ChecksChoicesAndMaxima) {
   EXPECT_TRUE(registry_.Complete({"custom", {{"rate", 1e-9}}}).ok());
   EXPECT_TRUE(
       registry_.Complete({"custom", {{"kind", std::string("yogi")}, {"beta", int64_t{1}}}}).ok());
+}
+
+// So that no sum or product of them is beyond any integer.
+TEST_F(RegistryTest, WholeNumbersOfTheBuiltInsHaveAMaximum) {
+  for (const Description* rule : registry_.All()) {
+    for (const ParameterSpec& parameter : rule->parameters) {
+      if (!std::holds_alternative<int64_t>(parameter.default_value)) continue;
+      EXPECT_TRUE(parameter.minimum.has_value()) << rule->name << "." << parameter.name;
+      EXPECT_LE(parameter.maximum.value_or(INFINITY), 1e12) << rule->name << "." << parameter.name;
+    }
+  }
+  EXPECT_THAT(Refusal("fedrep", "head_epochs", int64_t{1} << 32), HasSubstr("at most 10000"));
+  EXPECT_THAT(Refusal("krum", "f", int64_t{1} << 62), HasSubstr("at most 1e+06"));
+  EXPECT_THAT(Refusal("krum", "m", int64_t{1} << 62), HasSubstr("at most 1e+06"));
 }
 
 TEST_F(RegistryTest, RefusesATakenNameAndABrokenDescription) {

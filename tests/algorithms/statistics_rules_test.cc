@@ -92,6 +92,90 @@ TEST(Ridge, SumsWithoutAFiniteSolutionAreLeftOut) {
   ExpectTheMinimum(run, clients, 0);
 }
 
+// A Unix time beside a share: in whichever unit a feature is, predictions are the same.
+TEST(Ridge, AFeatureOfAnotherUnitGivesTheSamePredictions) {
+  const auto plain = RegressionClients();
+  for (const double lambda : {0.0, 1e-18}) {
+    SummingRun run("ridge", {"linear 1"}, 3, 1, {{"lambda", lambda}}, TaskKind::kRegression);
+    ASSERT_TRUE(run.Round(plain).ok());
+    for (size_t feature = 0; feature < 3; ++feature) {
+      for (const double unit : {1e9, 1e-4}) {
+        SCOPED_TRACE(testing::Message() << lambda << ", feature " << feature << " times " << unit);
+        auto clients = plain;
+        for (auto& [client, rows] : clients)
+          for (std::vector<double>& x : rows.x) x[feature] *= unit;
+        SummingRun other("ridge", {"linear 1"}, 3, 1, {{"lambda", lambda}}, TaskKind::kRegression);
+        ASSERT_TRUE(other.Round(clients).ok());
+        for (size_t i = 0; i < 3; ++i) {
+          const double weight = other.Weight(0, i) * (i == feature ? unit : 1);
+          EXPECT_NEAR(weight, run.Weight(0, i), 1e-8);
+        }
+        EXPECT_NEAR(other.Bias(0), run.Bias(0), 1e-8);
+      }
+    }
+  }
+}
+
+TEST(Ridge, AUnixTimeBesideAShareTakesNothingFromIt) {
+  RandomStream random({.seed = 3});
+  SummedRows rows;
+  for (int r = 0; r < 2000; ++r) {
+    const double share = random.Uniform();
+    rows.x.push_back({share, 1.7e9 + 1e6 * random.Uniform()});
+    rows.targets.push_back(2 * share - 1);
+  }
+  SummingRun run("ridge", {"linear 1"}, 2, 1, {{"lambda", 1e-6}}, TaskKind::kRegression);
+  ASSERT_TRUE(run.Round({{0, rows}}).ok());
+  EXPECT_NEAR(run.Weight(0, 0), 2, 1e-4);
+  EXPECT_NEAR(run.Weight(0, 1), 0, 1e-8);
+}
+
+// One hostile client in the first round. Clients keep their states: those of a round whose sums
+// were thrown away come again, and no others.
+TEST(Ridge, HonestClientsOfARoundThatIsThrownAwayComeAgain) {
+  auto clients = RegressionClients();
+  SummingRun run("ridge", {"linear 1"}, 3, 1, {}, TaskKind::kRegression);
+  ASSERT_TRUE(run.Round({{2, clients.at(2)}}).ok());
+  EXPECT_EQ(run.metrics.at("rows"), 6);
+  EXPECT_EQ(run.metrics.at("thrown_away"), 0);
+  run.lies[4] = -20;
+  for (int bad = 0; bad < 3; ++bad) {
+    ASSERT_TRUE(run.Round({{0, clients.at(0)}, {1, clients.at(1)}, {4, clients.at(2)}}).ok());
+    EXPECT_EQ(run.metrics.at("rows"), 6);
+    EXPECT_EQ(run.metrics.at("thrown_away"), 1);
+  }
+  const ServerState saved = run.server().Save();
+  ASSERT_TRUE(run.Round({{1, clients.at(1)}, {2, clients.at(2)}}).ok());
+  EXPECT_EQ(run.metrics.at("rows"), 6 + 5);
+  EXPECT_EQ(run.metrics.at("thrown_away"), 0);
+  ASSERT_TRUE(run.Round(clients).ok());
+  ASSERT_TRUE(run.Round(clients).ok());
+  EXPECT_EQ(run.metrics.at("rows"), 6 + 5 + 4);
+  ExpectTheMinimum(run, clients, 1);
+  EXPECT_EQ(saved.vectors.count("thrown_away"), 1);  // so a resumed server asks them again, too
+}
+
+TEST(Ridge, RemembersTheLastRoundsThatWereThrownAway) {
+  const auto clients = RegressionClients();
+  SummingRun run("ridge", {"linear 1"}, 3, 1, {}, TaskKind::kRegression);
+  run.lies[4] = -20;
+  ASSERT_TRUE(run.Round({{0, clients.at(0)}, {4, clients.at(2)}}).ok());
+  for (int bad = 1; bad < 256; ++bad) ASSERT_TRUE(run.Apply({{"rows", {-1}}}).ok());
+  ASSERT_TRUE(run.Round({{0, clients.at(0)}}).ok());
+  EXPECT_EQ(run.metrics.at("rows"), 4);
+}
+
+// A round of less than no rows is thrown away, although all rows together are more.
+TEST(Ridge, ARoundOfLessThanNoRowsCountsNothing) {
+  const auto clients = RegressionClients();
+  SummingRun run("ridge", {"linear 1"}, 3, 1, {}, TaskKind::kRegression);
+  ASSERT_TRUE(run.Round(clients).ok());
+  ASSERT_TRUE(run.Apply({{"gram", {1}}, {"rows", {-2}}}).ok());
+  EXPECT_EQ(run.metrics.at("rows"), 15);
+  EXPECT_EQ(run.metrics.at("thrown_away"), 1);
+  ExpectTheMinimum(run, clients, 1);
+}
+
 TEST(Ridge, FitsAnOutputToEachClass) {
   SummingRun run("ridge", {"linear 3"}, 1, 3, {{"lambda", 0.0}}, TaskKind::kClassification);
   // With x² missing each output is a line through its class's share of the rows.
@@ -143,6 +227,21 @@ TEST(KMeans, MovesCentresToTheMeansOfTheirRows) {
   const FlatVector before = FlatVector::CopyOf(run.server().Model(), run.spec().layout);
   ASSERT_TRUE(run.Round({}).ok());
   EXPECT_EQ(DigestOfValues(run.server().Model()), DigestOfValues(before.view()));
+}
+
+// No client keeps anything, so a round that is thrown away is lost alone.
+TEST(KMeans, GoesOnAfterARoundThatIsThrownAway) {
+  SummingRun run("kmeans", {"linear 2"}, 2, 2, {}, TaskKind::kClassification);
+  run.lies[3] = -20;
+  auto clients = kClouds;
+  clients[3] = kClouds.at(0);
+  ASSERT_TRUE(run.Round(clients).ok());
+  EXPECT_EQ(run.metrics.at("thrown_away"), 1);
+  ASSERT_TRUE(run.Round({}).ok());
+  EXPECT_EQ(run.metrics.at("thrown_away"), 0);
+  ASSERT_TRUE(run.Round(kClouds).ok());
+  EXPECT_EQ(run.metrics.at("thrown_away"), 0);
+  EXPECT_GT(run.metrics.at("inertia"), 0);
 }
 
 // A client that says it had a part of a row throws no centre out of reach.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "aggregation/exact_sum.h"
+#include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/registry.h"
 #include "algorithms/builtin.h"
@@ -65,6 +66,10 @@ class SummingRun {
       if (!after.ok() || *after == AfterApply::kRoundDone) return after.status();
     }
   }
+  // What a client's sums are times: a hostile one's −20.
+  std::map<size_t, double> lies;
+  // The order in which clients add up; empty: that of their numbers.
+  std::vector<size_t> order;
   // What follows in a phase of these sums, whatever clients have sent.
   absl::Status Apply(const std::map<std::string, std::vector<double>>& by_entry,
                      Phase phase = Phase(0)) {
@@ -113,9 +118,15 @@ class SummingRun {
                           .schema = &schema_};
     aggregation::ExactSum sum = *aggregation::ExactSum::Make(
         UpChannels(schema_, phase), {.max_weight = 1, .total_weight = 5, .total_multiplicity = 5});
-    const Broadcast sent = *server_->Configure(context);
-    for (const auto& [client, rows] : clients) {
-      const absl::Status added = AddClient(phase, client, rows, {sent[0].vector}, sum);
+    const auto sent = *DownViews(schema_, phase, *server_->Configure(context));
+    const std::vector<ConstVectorView> broadcast = ParallelToDown(schema_, phase, sent);
+    std::vector<size_t> turns = order;
+    if (turns.empty()) {
+      for (const auto& [client, rows] : clients) turns.push_back(client);
+    }
+    for (const size_t client : turns) {
+      if (!clients.contains(client)) continue;
+      const absl::Status added = AddClient(phase, client, clients.at(client), broadcast, sum);
       if (!added.ok()) return added;
     }
     return server_->Apply(context, *std::move(sum).Report());
@@ -129,6 +140,7 @@ class SummingRun {
     for (const FlatVector& item : states_.contains(client) ? states_[client] : zero_)
       state.push_back(item.view());
     ClientContext context;
+    context.round = macaw::Round(round_);
     context.phase = phase;
     context.client = ClientId(client);
     context.broadcast = broadcast;
@@ -146,7 +158,13 @@ class SummingRun {
       outcomes.emplace_back().end = sums.view();
     }
     const ClientResult result = *client_->Conclude(context, outcomes, workspace_);
-    const auto values = *UpViews(schema_, phase, result, workspace_);
+    auto values = *UpViews(schema_, phase, result, workspace_);
+    if (lies.contains(client)) {
+      const VectorView lie = workspace_.Vector(UpChannels(schema_, phase).front().layout);
+      Copy(values[0], lie);
+      Scale(lies.at(client), lie);
+      values[0] = lie;
+    }
     if (const absl::Status added = sum.Add({.client = ClientId(client), .values = values});
         !added.ok())
       return added;
@@ -164,7 +182,8 @@ class SummingRun {
   static void Add(const training::RowStatistics& statistics, const SummedRows& rows,
                   ConstVectorView at, VectorView sums) {
     const size_t count = rows.x.size();
-    for (const auto& [begin, end] : {std::pair<size_t, size_t>(0, count / 2), {count / 2, count}}) {
+    for (const auto& part_of : {std::pair<size_t, size_t>(0, count / 2), {count / 2, count}}) {
+      const size_t begin = part_of.first, end = part_of.second;  // clang 14 captures no bindings
       std::vector<double> features;
       for (size_t r = begin; r < end; ++r)
         features.insert(features.end(), rows.x[r].begin(), rows.x[r].end());

@@ -86,7 +86,7 @@ TEST(ReportedWeights, AreOnlyAskedForWhereTheyCount) {
       setup.cohort.size = 10;
       return rule.notes(setup);
     };
-    EXPECT_THAT(notes({}), testing::Contains(HasSubstr("plain mean")));
+    EXPECT_THAT(notes({}), testing::Contains(HasSubstr("judges clients alike")));
     EXPECT_THAT(notes(kWeighted), IsEmpty());
   }
 }
