@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/training/testing.h"
+#include "training/hooks.h"
 
 namespace macaw::training {
 namespace {
@@ -111,6 +112,31 @@ TEST_P(EagerDeterminism, DoesNotCareWhereAModelIsStoredWhenEvaluating) {
     EXPECT_EQ(*trainer->Evaluate(View(x), examples.Classes(), 0, 33, 10),
               *trainer->Evaluate(moved, examples.Classes(), 0, 33, 10))
         << c.name;
+  }
+}
+
+TEST_P(EagerDeterminism, DoesNotCareWhereATeacherIsStored) {
+  for (const Case& c : Cases(GetParam())) {
+    const auto trainer = TrainerOf(c.spec, TaskKind::kClassification);
+    const Examples examples = RandomExamples(33, c.width, 10, 1);
+    const FlatVector x = models::InitialModel(c.spec, 1), teacher = models::InitialModel(c.spec, 2);
+    const auto hooks = std::make_shared<Hooks>();
+    LocalPlan plan;
+    plan.stages = {StageFrom(View(x), 0.1)};
+    plan.stages[0].hooks = hooks;
+    for (const size_t shift : {4u, 8u, 20u, 40u}) {
+      AlignedBuffer odd(c.spec.layout->bytes() + shift);
+      std::memcpy(odd.bytes().data() + shift, View(teacher).bytes.data(),
+                  View(teacher).bytes.size());
+      const ConstVectorView moved{c.spec.layout.get(), odd.bytes().subspan(shift)};
+      hooks->loss = [&](const models::Outputs& outputs, StepBatch& batch,
+                        std::span<const at::Tensor>) {
+        const at::Tensor here = batch.OutputsAt(View(teacher)).logits;
+        EXPECT_TRUE(here.equal(batch.OutputsAt(moved).logits)) << c.name << " at byte " << shift;
+        return (outputs.logits - here).pow(2).mean();
+      };
+      MustRun(*trainer, plan, TaskOf(examples.Classes()));
+    }
   }
 }
 

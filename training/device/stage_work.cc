@@ -45,12 +45,11 @@ absl::StatusOr<RunParts> RunParts::Make(const TrainerSetup& setup) {
 }
 
 uint64_t RunParts::RowBytes(const Turn& turn) const {
-  const uint64_t row = sent_row_bytes() + sent_label_bytes() + sizeof(int32_t);
   std::array<bool, 3> used{};
   uint64_t bytes = 0;
   for (const Stage& stage : turn.plan->stages) {
     if (!std::exchange(used[static_cast<size_t>(stage.rows)], true))
-      bytes += RowsOf(*turn.task, stage.rows).size() * row;
+      bytes += RowsOf(*turn.task, stage.rows).size() * SentBytes();
   }
   return bytes;
 }

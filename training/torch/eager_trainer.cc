@@ -4,6 +4,7 @@
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -12,6 +13,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/buffer.h"
 #include "core/status.h"
 #include "models/one_thread.h"
 #include "training/sequences.h"
@@ -24,7 +27,6 @@ namespace {
 
 // Rows per pass over all of a client's rows. It affects the bits of a gradient stage.
 constexpr uint64_t kPassRows = 128;
-constexpr uintptr_t kAlignment = 64;
 
 // Calls f and turns LibTorch's exceptions into errors. On cores they come of what it was given,
 // such as a token that a scripted module does not know, and would come again.
@@ -420,7 +422,7 @@ std::span<const uint32_t> EagerTrainer::Positions(uint64_t begin, uint64_t end) 
 
 std::vector<at::Tensor> EagerTrainer::Reading(ConstVectorView point) {
   if (!device_.is_cpu()) return models::ViewsOf(FlatTensor(point).to(device_), *point.layout);
-  if (reinterpret_cast<uintptr_t>(point.bytes.data()) % kAlignment != 0) {
+  if (reinterpret_cast<uintptr_t>(point.bytes.data()) % AlignedBuffer::kAlignment != 0) {
     if (aligned_.empty()) aligned_ = FlatVector(network_.spec().layout);
     std::memcpy(aligned_.view().bytes.data(), point.bytes.data(), point.bytes.size());
     point = aligned_.view();
