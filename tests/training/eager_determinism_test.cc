@@ -1,5 +1,6 @@
 // The same plan gives the same bytes, on whatever thread, after whatever other work, from rows
 // stored anywhere.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -222,11 +222,8 @@ std::vector<StageWork> DeviceTrainer::NextStages(std::vector<ClientTurn>& turns)
     if (!stage.ok()) turn.status = stage.status();
     if (turn.done) continue;
     const auto make = [&]() -> absl::StatusOr<StageWork> {
-      if (const absl::Status status = Supports(**stage); !status.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            status.message(), ", which the device trainer cannot do: set workers.backend to \"",
-            index < turn.turn.plan->stages.size() ? "auto" : "torch", "\""));
-      }
+      if (const absl::Status status = Supports(**stage); !status.ok())
+        return CannotDo("device", status, index < turn.turn.plan->stages.size());
       return StageWork::Make(run_, **stage, turn, order_);
     };
     absl::StatusOr<StageWork> work = make();
