@@ -145,8 +145,8 @@ TEST_P(FusedBlocks, KeepANotANumber) {
         const float before = std::exchange(broken, nan);
         rig.Forward();
         for (size_t at = 0; at < rig.out_size(); ++at) {
-          ASSERT_EQ(std::isnan(rig.out()[at]), at / 32 == 2 && at % 32 < 21)
-              << "output " << at << " for " << i;
+          if (at % 32 >= 21) continue;  // padding
+          ASSERT_EQ(std::isnan(rig.out()[at]), at / 32 == 2) << "output " << at << " for " << i;
         }
         broken = before;
       }
