@@ -122,7 +122,35 @@ Segments Cut(const Chain& chain, double budget) {
 
 }  // namespace
 
+namespace {
+
+constexpr size_t kMostSteps = 150;  // that the planner looks at
+
+// The same chain with fewer places to cut it: steps in a row are one, up to the last segment's.
+// `ends`: the step behind each of the new ones.
+Chain Thinned(const Chain& chain, std::vector<size_t>& ends) {
+  for (size_t k = 1; k <= kMostSteps; ++k) ends.push_back(k * chain.last / kMostSteps);
+  ends.push_back(chain.kept.size());
+  Chain thin{.inputs = {}, .kept = {}, .last = kMostSteps};
+  size_t step = 0;
+  for (const size_t end : ends) {
+    thin.inputs.push_back(chain.inputs[step]);
+    double kept = 0;
+    for (; step < end; ++step) kept += chain.kept[step];
+    thin.kept.push_back(kept);
+  }
+  return thin;
+}
+
+}  // namespace
+
 Segments SegmentsOf(const Chain& chain) {
+  if (chain.last > kMostSteps) {
+    std::vector<size_t> ends;
+    Segments segments = SegmentsOf(Thinned(chain, ends));
+    for (size_t& end : segments.ends) end = ends[end - 1];
+    return segments;
+  }
   const double whole = std::accumulate(chain.kept.begin(), chain.kept.end(), 0.0);
   Segments best{.ends = {chain.kept.size()}, .most = whole, .whole = whole};
   // A segment ends where it meets the sum of some layers in a row, so no other budgets are needed.

@@ -1,25 +1,16 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <type_traits>
+#include <utility>
 
 #include "core/ids.h"
 #include "plan/local.h"
 
 namespace macaw {
-
-// The steps of a pass over `rows`: its batches, without a last one that is not full if drop_last
-// says so. (A model with batch norm joins a last batch of one row to the one before.)
-inline uint64_t StepsOfAnEpoch(const LocalConfig& local, uint64_t rows) {
-  const uint64_t batch = local.batch_size > 0 ? local.batch_size : std::max<uint64_t>(rows, 1);
-  return local.drop_last ? rows / batch : (rows + batch - 1) / batch;
-}
-
-// The steps of a client's whole work.
-inline uint64_t StepsOf(const LocalConfig& local, uint64_t rows) {
-  return local.steps > 0 ? local.steps : local.epochs * StepsOfAnEpoch(local, rows);
-}
 
 // The batches of a pass over `rows`: `count` of them, the last with `last` rows and the others with
 // `batch`. Those of training/batch_order.h.
@@ -39,6 +30,11 @@ struct EpochBatches {
     return (steps - lasts) * batch + lasts * last;
   }
 };
+
+// The steps of a client's whole work. `joins`: EpochBatches::Of.
+inline uint64_t StepsOf(const LocalConfig& local, uint64_t rows, bool joins = false) {
+  return local.steps > 0 ? local.steps : local.epochs * EpochBatches::Of(local, rows, joins).count;
+}
 
 // What a client does in a turn, by the plan.
 struct LocalTurn {
@@ -66,7 +62,24 @@ inline uint64_t RowsPassed(const LocalTurn& turn) {
 // The rows that pass forth and back through the model in a turn, by the run's rule
 // (algorithms::Description::passes). A row that passes forth alone is kForward of one. Empty: those
 // of RowsPassed. Thread-safe.
-using RowsOfTurn = std::function<double(const LocalTurn&)>;
+class RowsOfTurn {
+ public:
+  RowsOfTurn() = default;
+  // `joins`: whether the model's trainers join batches (EpochBatches::Of).
+  template <typename F>
+  requires(!std::same_as<std::remove_cvref_t<F>, RowsOfTurn> &&
+           std::is_invocable_r_v<double, F&, const LocalTurn&>)
+      RowsOfTurn(F rows, bool joins = false)
+      : rows_(std::move(rows)), joins_(joins) {}
+
+  explicit operator bool() const { return rows_ != nullptr; }
+  double operator()(const LocalTurn& turn) const { return rows_(turn); }
+  bool joins() const { return joins_; }
+
+ private:
+  std::function<double(const LocalTurn&)> rows_;
+  bool joins_ = false;
+};
 inline constexpr double kForward = 1.0 / 3;  // a pass back is two products a layer, one forth one
 
 // The fewest rows with which a client can take a step: a batch, where drop_last leaves out one that

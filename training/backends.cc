@@ -256,7 +256,11 @@ absl::StatusOr<const Backend*> Backends::Find(const std::string& name) {
 }
 
 absl::Status Backends::CheckFor(const TrainerSetup& setup) const {
-  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  return InstalledFor(setup).status();
+}
+
+absl::StatusOr<std::vector<std::string>> Backends::InstalledFor(const TrainerSetup& setup) const {
+  MACAW_ASSIGN_OR_RETURN(std::vector<std::string> names, BackendsFor(setup));
   for (const std::string& name : names) {
     if (IsInstalled(name)) continue;
     const absl::Status fused = FusedBackend().Supports(setup);
@@ -266,12 +270,11 @@ absl::Status Backends::CheckFor(const TrainerSetup& setup) const {
                                 : absl::StrCat("the fused kernels cannot train this run (",
                                                fused.message(), ")"));
   }
-  return absl::OkStatus();
+  return names;
 }
 
 absl::StatusOr<std::unique_ptr<LocalTrainer>> Backends::MakeTrainer(const TrainerSetup& setup) {
-  MACAW_RETURN_IF_ERROR(CheckFor(setup));
-  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, InstalledFor(setup));
   MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
   if (setup.backend.name == "auto" && names.front() != kFusedBackend) {
     Logger("training")
@@ -290,8 +293,7 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> Backends::MakeTrainer(const Traine
 }
 
 absl::StatusOr<const Backend*> Backends::FirstFor(const TrainerSetup& setup) {
-  MACAW_RETURN_IF_ERROR(CheckFor(setup));
-  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, InstalledFor(setup));
   return Find(names.front());
 }
 
@@ -313,8 +315,7 @@ absl::StatusOr<std::unique_ptr<device::Collective>> Backends::MakeCollective(
 }
 
 absl::StatusOr<NumericProfile> Backends::ProfileOf(const TrainerSetup& setup) {
-  MACAW_RETURN_IF_ERROR(CheckFor(setup));
-  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, BackendsFor(setup));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, InstalledFor(setup));
   MACAW_ASSIGN_OR_RETURN(const Backend* const backend, Find(names.front()));
   MACAW_ASSIGN_OR_RETURN(NumericProfile profile, backend->Profile(setup));
   for (size_t i = 1; i < names.size(); ++i) {

@@ -69,6 +69,8 @@ class Backends {
  private:
   // The first of those that train the run.
   absl::StatusOr<const Backend*> FirstFor(const TrainerSetup& setup);
+  // What BackendsFor names, as CheckFor.
+  absl::StatusOr<std::vector<std::string>> InstalledFor(const TrainerSetup& setup) const;
   std::string FileOf(const std::string& name) const;
   bool IsInstalled(const std::string& name) const ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -61,7 +61,6 @@ void LocalOptimizer::Start(const LocalConfig& local, double mu) {
   mu_ = mu;
   adam_ = AdamRule::IsFor(local);
   clips_corrected_ = local.clip == "corrected" && local.clip_norm > 0;
-  steps_ = 0;
   norm_ = StepNorm(SgdRule::Of(local, mu));
   if (adam_ || local.momentum != 0) StartAtZero(layout_, first_);
   if (adam_) StartAtZero(layout_, second_);

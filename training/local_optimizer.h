@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,14 +37,9 @@ class LocalOptimizer {
   // Begins a stage with state zero. `mu` is that of its affine correction. Requires a checked
   // `local`.
   void Start(const LocalConfig& local, double mu);
-  // One step of elements that take every step of the stage: norm clip over the pieces (unless
-  // `clipped`: already done), correction, decay, moments, update. With LocalConfig::clip =
+  // One step of elements that each say which step of theirs it is, from 1: norm clip over the pieces
+  // (unless `clipped`: already done), correction, decay, moments, update. With LocalConfig::clip =
   // "corrected" the correction comes before the clip.
-  template <typename T>
-  void Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped) {
-    StepEach<T>({{.step = ++steps_, .pieces = pieces}}, vectors, clipped);
-  }
-  // The same of elements that each say which step of theirs it is.
   template <typename T>
   void StepEach(const std::vector<StepPieces>& moving, const StepVectors<T>& vectors, bool clipped);
 
@@ -58,7 +54,6 @@ class LocalOptimizer {
   double mu_ = 0;
   bool adam_ = false;
   bool clips_corrected_ = false;
-  uint64_t steps_ = 0;  // by Step
   StepNorm norm_{SgdRule{}};
   FlatVector first_;   // momentum, or Adam's first moment
   FlatVector second_;  // Adam's second moment

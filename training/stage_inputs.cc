@@ -148,6 +148,26 @@ absl::Status CheckVector(const models::ModelSpec& spec, ConstVectorView vector,
   return absl::OkStatus();
 }
 
+absl::Status CheckTrainable(const Stage& stage, const models::ModelSpec& spec) {
+  const size_t entries = spec.layout->entries().size();
+  if (stage.trainable == nullptr || stage.trainable->size() == entries) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
+                                                 " trainable tensors, the model has ", entries));
+}
+
+absl::Status CheckSteps(const LocalConfig& local, uint64_t rows, uint64_t steps) {
+  if (local.steps == 0 || steps > 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "local.steps asks for ", local.steps, " steps, but ", rows, " rows make no batch of ",
+      local.batch_size, local.drop_last ? " (local.drop_last)" : ""));
+}
+
+absl::Status CannotDo(absl::string_view trainer, const absl::Status& why, bool planned) {
+  return absl::InvalidArgumentError(absl::StrCat(why.message(), ", which the ", trainer,
+                                                 " trainer cannot do: set workers.backend to \"",
+                                                 planned ? "auto" : "torch", "\""));
+}
+
 absl::Status CheckRows(const data::Rows& rows, data::FeatureType type, size_t elements,
                        TaskKind task) {
   if (rows.empty()) return absl::OkStatus();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -66,6 +67,16 @@ absl::StatusOr<ConstVectorView> SumOf(const std::vector<Term>& terms,
 // messages: "start".
 absl::Status CheckVector(const models::ModelSpec& spec, ConstVectorView vector,
                          absl::string_view what);
+
+// Checks that a stage says of each of the model's tensors whether it is trained, if of any.
+absl::Status CheckTrainable(const Stage& stage, const models::ModelSpec& spec);
+
+// Checks that there is a batch where local.steps asks for some. `steps`: BatchOrder::steps().
+absl::Status CheckSteps(const LocalConfig& local, uint64_t rows, uint64_t steps);
+
+// The error of a stage that the trainer ("fused") does not support, for the reason `why`.
+// `planned`: whether it is one of LocalPlan::stages, for which "auto" finds another trainer.
+absl::Status CannotDo(absl::string_view trainer, const absl::Status& why, bool planned);
 
 // Checks that an example has `elements` of `type`, and labels as the task needs them.
 absl::Status CheckRows(const data::Rows& rows, data::FeatureType type, size_t elements,

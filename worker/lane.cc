@@ -330,7 +330,7 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
       .examples = static_cast<uint32_t>(turn.task.train.size()),
       .weight = assignment.weight,
       .local = training::WorkOf(context_->run.cohort, phase.local, phase.work(context_->run),
-                                client, turn.task.train.size()),
+                                client, turn.task.train.size(), context_->spec.has_buffers()),
       .broadcast = turn.broadcast,
       .state = turn.state.items,
       .first_turn = assignment.state_version.counter == 0,
@@ -387,7 +387,7 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
 absl::Status Lane::CheckReported(const Turn& turn) const {
   const fleet::ClientRecord& record = turn.record;
   const uint64_t rows = turn.context.examples;
-  const uint64_t planned = StepsOf(turn.context.local, rows);
+  const uint64_t planned = StepsOf(turn.context.local, rows, context_->spec.has_buffers());
   const bool tokens =
       context_->run.task == TaskKind::kNextToken && dataset_->info().train_tokens > 0;
   const training::MostWork most = training::MostWorkOf(

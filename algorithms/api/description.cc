@@ -32,10 +32,11 @@ RowsOfTurn RowsOfTurnOf(const Description& rule, const Setup& setup) {
   // As the trainers do with batch norm (training/batch_order.h).
   const bool joins = setup.layout->parameter_size() < setup.layout->size();
   RowsOfTurn passes = rule.passes ? rule.passes(setup) : Passes(1);
-  return [passes = std::move(passes), joins](LocalTurn turn) {
+  const auto rows = [passes = std::move(passes), joins](LocalTurn turn) {
     turn.joins = joins;
     return passes(turn);
   };
+  return {rows, joins};
 }
 
 }  // namespace macaw::algorithms

@@ -45,13 +45,13 @@ PlannedTurn TurnPlan::TurnOf(const scheduler::CohortEntry& entry, Round work,
                              server::ClientWork& all) const {
   return {.client = entry.client,
           .examples = entry.load,
-          .steps = StepsOf(all.In(work, entry), entry.load),
-          .passed = all.Passed(work, entry, passes_)};
+          .steps = all.Steps(work, entry),
+          .passed = all.Passed(work, entry)};
 }
 
 PlannedRound TurnPlan::At(Round round, const virtual_time::ClockState& clock) const {
   PlannedRound planned;
-  server::ClientWork work(run_);
+  server::ClientWork work(run_, passes_);
   if (timed()) {
     server::TimedRound timed =
         server::TimeRound(run_, *devices_.devices, passes_, *sampler_, round, clock);

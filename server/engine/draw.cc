@@ -59,14 +59,14 @@ absl::StatusOr<Draw::Pool> Draw::PoolOf(const RunPlan& run, const Roster& roster
 }
 
 absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster,
-                                const virtual_time::Presence* presence) {
+                                const virtual_time::Presence* presence, bool joins) {
   std::vector<uint32_t> rows = EligibleRows(run, roster);
   if (!rows.empty()) MACAW_RETURN_IF_ERROR(CheckLeft(run, rows));
   auto feedback =
       LearnsFromRounds(run.cohort) ? std::make_unique<scheduler::Feedback>(run.cohort) : nullptr;
   MACAW_ASSIGN_OR_RETURN(Pool everybody,
                          PoolOf(run, roster, presence, feedback.get(), std::move(rows)));
-  return Draw(run, roster, presence, std::move(feedback), std::move(everybody));
+  return Draw(run, roster, presence, joins, std::move(feedback), std::move(everybody));
 }
 
 absl::Status Draw::CheckCanChange() const {
@@ -121,10 +121,10 @@ absl::StatusOr<std::vector<Seat>> Draw::Seats(scheduler::Moment moment,
   std::vector<Seat> seats;
   seats.reserve(asked.size());
   for (const scheduler::CohortEntry& entry : asked) {
-    MACAW_ASSIGN_OR_RETURN(
-        Seat seat,
-        SeatOf(entry, training::WorkOf(run_->cohort, local, round, entry.client, entry.load),
-               states));
+    MACAW_ASSIGN_OR_RETURN(Seat seat, SeatOf(entry,
+                                             training::WorkOf(run_->cohort, local, round,
+                                                              entry.client, entry.load, joins_),
+                                             states));
     seats.push_back(std::move(seat));
   }
   return seats;
@@ -144,7 +144,7 @@ absl::StatusOr<Seat> Draw::SeatOf(const scheduler::CohortEntry& entry, const Loc
             .tokens = roster_->tokens().empty() ? 0 : roster_->tokens()[client.value],
             .holding = roster_->HoldingOf(client),
             .place = roster_->PlaceOf(client)};
-  seat.entry.steps = StepsOf(work, entry.load);
+  seat.entry.steps = StepsOf(work, entry.load, joins_);
   if (states.keeps()) {
     seat.state = states.versions().Current(client);
     seat.entry.has_state = seat.state.counter != 0;

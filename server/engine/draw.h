@@ -26,9 +26,11 @@ class Draw {
  public:
   // Call it after Roster::Begin. `run` and `roster` must outlive the result. An error names the key
   // of [cohort] to change.
-  // `presence`: of a run with [devices], or null; it must outlive the result, too.
+  // `presence`: of a run with [devices], or null; it must outlive the result, too. `joins`: whether
+  // the model's batches are joined (EpochBatches::Of).
   static absl::StatusOr<Draw> Make(const RunPlan& run, const Roster& roster,
-                                   const virtual_time::Presence* presence = nullptr);
+                                   const virtual_time::Presence* presence = nullptr,
+                                   bool joins = false);
 
   // Whether Among may be called: whether the sampler's promise holds for changing populations.
   absl::Status CheckCanChange() const;
@@ -72,11 +74,12 @@ class Draw {
     std::unique_ptr<scheduler::CohortSampler> sampler;  // refers to the rows
     Digest digest;
   };
-  Draw(const RunPlan& run, const Roster& roster, const virtual_time::Presence* presence,
+  Draw(const RunPlan& run, const Roster& roster, const virtual_time::Presence* presence, bool joins,
        std::unique_ptr<scheduler::Feedback> feedback, Pool everybody)
       : run_(&run),
         roster_(&roster),
         presence_(presence),
+        joins_(joins),
         feedback_(std::move(feedback)),
         everybody_(std::move(everybody)) {}
   static absl::StatusOr<Pool> PoolOf(const RunPlan& run, const Roster& roster,
@@ -91,6 +94,7 @@ class Draw {
   const RunPlan* run_;
   const Roster* roster_;
   const virtual_time::Presence* presence_;
+  bool joins_;
   std::unique_ptr<scheduler::Feedback> feedback_;  // the samplers refer to it
   Pool everybody_;
   std::optional<Pool> some_;  // while only some are present

@@ -52,7 +52,7 @@ absl::StatusOr<DrawnRound> FollowStep(const EngineOptions& options, const Draw& 
                                                 .total_multiplicity = recorded.total_multiplicity},
                                        .kept = recorded.kept,
                                        .keeps_leases = false}};
-  ClientWork work(options.run);
+  ClientWork work(options.run, options.passes);
   const auto add = [&](ClientId client, uint32_t staleness) -> absl::Status {
     MACAW_ASSIGN_OR_RETURN(drawn.seats.emplace_back(),
                            AgedSeat(draw, work, states, round, client, staleness));
@@ -84,7 +84,7 @@ absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& d
     return drawn;
   }
   TimedRound timed = TimeRound(run, *options.devices, options.passes, draw.sampler(), round, clock);
-  ClientWork work(run);
+  ClientWork work(run, options.passes);
   DrawnRound drawn{.time = std::move(timed.time)};
   drawn.seats.reserve(timed.counted.size());
   for (const Arrival& one : timed.counted) {
@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<Seat>> TrainOnAgain(const EngineOptions& options, con
                                                const ClientStates& states, Round round,
                                                const std::vector<Restored::TrainsOn>& before) {
   std::vector<Seat> seats;
-  ClientWork work(options.run);
+  ClientWork work(options.run, options.passes);
   for (const Restored::TrainsOn& one : before) {
     MACAW_ASSIGN_OR_RETURN(seats.emplace_back(), AgedSeat(draw, work, states, round,
                                                           one.attempt.client, one.staleness + 1));
@@ -139,7 +139,7 @@ absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Dra
                                          const Restored::PhaseStory& before) {
   DrawnRound drawn{.seats = {},
                    .step = ArrivalStep{.arrivals = options.run.cohort.size, .keeps_leases = false}};
-  ClientWork work(options.run);
+  ClientWork work(options.run, options.passes);
   for (const ClientId client : before.cohort) {
     const auto found = before.staleness.find(client);
     const uint32_t staleness = found != before.staleness.end() ? found->second : 0;

@@ -68,7 +68,8 @@ void RoundEngine::Begin(TimePoint now) {
     Logger("server").Warning(absl::StrCat("group_without_test_rows name=", name,
                                           ": its columns of evaluation.groups are null"));
   }
-  absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_, options_.presence.get());
+  absl::StatusOr<Draw> draw =
+      Draw::Make(options_.run, roster_, options_.presence.get(), options_.passes.joins());
   if (!draw.ok()) return Fail(draw.status());
   const absl::StatusOr<std::string> warning =
       CompareTotals(options_.run, options_.totals, *draw, roster_);

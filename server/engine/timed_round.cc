@@ -62,9 +62,9 @@ TimedRound DrawnTogether(const RunPlan& run, const virtual_time::Devices& device
                          const RowsOfTurn& rule, const scheduler::CohortSampler& sampler,
                          Round round, const virtual_time::ClockState& clock) {
   Beginning beginning = BeginningOf(run, round, clock);
-  ClientWork work(run);
+  ClientWork work(run, rule);
   const auto passed_in = [&](const scheduler::CohortEntry& entry) {
-    return work.Passed(round, entry, rule);
+    return work.Passed(round, entry);
   };
   scheduler::Moment moment(round, std::max(beginning.model, beginning.free));
   if (LearnsFromRounds(run.cohort)) {
@@ -113,9 +113,9 @@ TimedRound DrawnTogether(const RunPlan& run, const virtual_time::Devices& device
 TimedRound NextArrivals(const RunPlan& run, const virtual_time::Devices& devices,
                         const RowsOfTurn& rule, const scheduler::CohortSampler& sampler,
                         Round round, const virtual_time::ClockState& clock) {
-  ClientWork work(run);
+  ClientWork work(run, rule);
   const auto passed = [&](const scheduler::CohortEntry& entry, Round base) {
-    return work.Passed(Round(base.value + 1), entry, rule);
+    return work.Passed(Round(base.value + 1), entry);
   };
   Arrived arrived = ArrivalsOf(run, devices, sampler, passed, round, clock);
   const uint32_t most = run.asynchronous.max_staleness;
@@ -175,13 +175,17 @@ LocalConfig ClientWork::In(Round round, const scheduler::CohortEntry& entry) {
     round_ = round;
     local_ = training::RoundLocal(run_, round);
   }
-  return training::WorkOf(run_.cohort, local_, round, entry.client, entry.load);
+  return training::WorkOf(run_.cohort, local_, round, entry.client, entry.load, rule_.joins());
 }
 
-double ClientWork::Passed(Round round, const scheduler::CohortEntry& entry,
-                          const RowsOfTurn& rule) {
-  const LocalTurn turn = {.round = round, .local = In(round, entry), .rows = entry.load};
-  return rule ? rule(turn) : static_cast<double>(RowsPassed(turn));
+uint64_t ClientWork::Steps(Round round, const scheduler::CohortEntry& entry) {
+  return StepsOf(In(round, entry), entry.load, rule_.joins());
+}
+
+double ClientWork::Passed(Round round, const scheduler::CohortEntry& entry) {
+  const LocalTurn turn = {
+      .round = round, .local = In(round, entry), .rows = entry.load, .joins = rule_.joins()};
+  return rule_ ? rule_(turn) : static_cast<double>(RowsPassed(turn));
 }
 
 TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,

@@ -42,14 +42,17 @@ std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
 // What clients of a run do: each its part of a round's [local]. One thread.
 class ClientWork {
  public:
-  explicit ClientWork(const RunPlan& run) : run_(run) {}  // `run` must outlive it
+  // `run` and the rows that pass through the model meanwhile must outlive it.
+  ClientWork(const RunPlan& run, const RowsOfTurn& rule) : run_(run), rule_(rule) {}
   // Of a client that has this round's work (WorkRound).
   LocalConfig In(Round round, const scheduler::CohortEntry& entry);
-  // The rows that pass through the model meanwhile.
-  double Passed(Round round, const scheduler::CohortEntry& entry, const RowsOfTurn& rule);
+  // Its steps, and the rows that pass through the model.
+  uint64_t Steps(Round round, const scheduler::CohortEntry& entry);
+  double Passed(Round round, const scheduler::CohortEntry& entry);
 
  private:
   const RunPlan& run_;
+  const RowsOfTurn& rule_;
   std::optional<Round> round_;  // the last one that was asked for, and its [local]
   LocalConfig local_;
 };

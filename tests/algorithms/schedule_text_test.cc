@@ -28,9 +28,12 @@ TEST(ParseSchedule, SaysWhichWordIsWrongOrMissing) {
   EXPECT_THAT(Refusal("step gamma 0.5"), HasSubstr("'every' is missing"));
   EXPECT_THAT(Refusal("cosine floor 0.1"), HasSubstr("'rounds' is missing"));
   EXPECT_THAT(Refusal("exponential gamma 0.5 floor 0.1"), HasSubstr("'floor' is not a word"));
-  EXPECT_THAT(Refusal("exponential gamma 0.5 gamma 0.5"), HasSubstr("'gamma' is not a word"));
+  EXPECT_THAT(Refusal("exponential gamma 0.5 gamma 0.5"), HasSubstr("'gamma' is there twice"));
+  EXPECT_THAT(Refusal("constant warmup 2 warmup 2"), HasSubstr("'warmup' is there twice"));
   EXPECT_THAT(Refusal("exponential gamma"), HasSubstr("needs a number"));
   EXPECT_THAT(Refusal("exponential gamma -1"), HasSubstr("needs a number"));
+  EXPECT_THAT(Refusal("step gamma 0 every 1"), HasSubstr("'gamma' needs a number above 0"));
+  EXPECT_THAT(Refusal("cosine rounds 5 floor 3"), HasSubstr("'floor' needs a number from 0 to 1"));
   EXPECT_THAT(Refusal("step gamma 0.5 every 0"), HasSubstr("whole number of rounds"));
   EXPECT_THAT(Refusal("cosine rounds 1.5"), HasSubstr("whole number of rounds"));
 }

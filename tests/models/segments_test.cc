@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +69,20 @@ TEST(Segments, OfActivationsEndBehindThem) {
   EXPECT_EQ(segments.whole, 93);
   EXPECT_LE(segments.most, 60);
   for (size_t i = 0; i + 1 < segments.ends.size(); ++i) EXPECT_EQ(segments.ends[i] % 2, 0u);
+}
+
+// More layers than the planner looks at: some in a row are one.
+TEST(Segments, OfManyLayersTakeLittleTime) {
+  std::vector<std::string> layers(1500, "linear 4");
+  layers.push_back("linear 3");
+  const Segments segments = SegmentsOf(Chain(layers, {4}));  // minutes, with each place tried
+  EXPECT_EQ(segments.whole, 4 * 1500 + 3);
+  EXPECT_TRUE(segments.save());
+  EXPECT_LE(segments.most, 4 * 90) << "twice the root, about";
+  EXPECT_TRUE(std::ranges::is_sorted(segments.ends));
+  EXPECT_EQ(segments.ends.back(), 1501u);
+  EXPECT_EQ(segments.ends[segments.ends.size() - 2], 1500u);
+  for (size_t i = 0; i + 2 < segments.ends.size(); ++i) EXPECT_EQ(segments.ends[i] % 10, 0u);
 }
 
 TEST(Segments, AreOneWhereNoneSave) {

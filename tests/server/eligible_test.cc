@@ -112,6 +112,33 @@ TEST(Seats, HaveTheStepsThatTheirWorkerTakesInTheRound) {
   }
 }
 
+// Of 21 rows batch norm makes two batches, as the worker does (EpochBatches::Of).
+TEST(Seats, HaveTheStepsOfJoinedBatches) {
+  RunPlan run = TestRun(3);
+  run.local = {.epochs = 1, .batch_size = 10};
+  fleet::ClientTable table{.rows = std::vector<uint32_t>(kPopulation, 21)};
+  Roster roster;
+  roster.Add(NodeWithEverybody("w", 1), table);
+  roster.Begin(run.cohort.eligible);
+  for (const bool joins : {false, true}) {
+    run.cohort.straggler_fraction = 0.5;
+    const auto draw = Draw::Make(run, roster, nullptr, joins);
+    ASSERT_TRUE(draw.ok()) << draw.status();
+    std::set<uint64_t> steps;
+    for (uint32_t round = 1; round <= 20; ++round) {
+      const auto seats = draw->Seats(Round(round), ClientStates(false, {}, kPopulation));
+      ASSERT_TRUE(seats.ok()) << seats.status();
+      for (const Seat& seat : *seats) {
+        const uint64_t whole = joins ? 2 : 3;
+        const bool slow = training::IsStraggler(run.cohort, Round(round), seat.entry.client);
+        EXPECT_TRUE(slow ? seat.entry.steps < whole : seat.entry.steps == whole);
+        steps.insert(seat.entry.steps);
+      }
+    }
+    EXPECT_EQ(steps.size(), joins ? 2u : 3u);
+  }
+}
+
 TEST(NamePattern, StarIsAnyTextAndQuestionMarkOneCharacter) {
   EXPECT_TRUE(NameMatches("phone-7", "phone-*"));
   EXPECT_TRUE(NameMatches("phone-7", "*-7"));

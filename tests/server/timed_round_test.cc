@@ -216,6 +216,27 @@ TEST_F(TimedRoundOf, TakesTheWorkOfItsRule) {
   EXPECT_EQ(seconds([](const LocalTurn& turn) { return 100.0 * turn.rows; }), 500);
 }
 
+// Of 21 rows batch norm makes two batches, and so a straggler does one of them.
+TEST_F(TimedRoundOf, StragglersDoLessThanTheirJoinedBatches) {
+  run_.local = {.epochs = 1, .batch_size = 10};
+  run_.cohort.size = 1;
+  run_.cohort.straggler_fraction = 1;
+  rows_ = {21, 0, 0, 0};
+  const auto most = [&](bool joins) {
+    const RowsOfTurn passes(
+        [](const LocalTurn& turn) { return static_cast<double>(RowsPassed(turn)); }, joins);
+    double seconds = 0;
+    for (uint32_t round = 1; round <= 20; ++round) {
+      const auto sampler = SamplerOf(run_, rows_, nullptr);
+      seconds = std::max(
+          seconds, TimeRound(run_, RowDevices(), passes, **sampler, Round(round), {}).time.seconds);
+    }
+    return seconds;
+  };
+  EXPECT_EQ(most(false), 20);
+  EXPECT_EQ(most(true), 10);
+}
+
 // Rounds that overlap have clients of their own: those of round 12 do the work of round 12, though
 // their model is that of round 10.
 TEST_F(TimedRoundOf, RoundsThatOverlapHaveTheirOwnWork) {

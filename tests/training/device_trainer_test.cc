@@ -236,58 +236,6 @@ TEST(DeviceTrainer, EvaluatesInAnyBatchesToTheSameSums) {
   EXPECT_FALSE(trainer->Evaluate(View(model), rows, 0, 151, 8).ok());
 }
 
-TEST(DeviceTrainer, TakesFewerTurnsWhereMemoryEnds) {
-  const Cohort cohort(Everything());
-  const auto roomy = TeamsOf(1);
-  const auto trainer = DeviceTrainerOf(cohort.Setup(), *roomy);
-  const Outcomes expected = RunAll(*trainer, cohort.turns());
-  FakeDeviceOptions options;
-  options.memory = roomy->most_used() / 2;
-  const auto tight = DeviceOf(options);
-  const auto small = DeviceTrainerOf(cohort.Setup(), *tight);
-  ExpectSame(RunAll(*small, cohort.turns()), expected);
-  EXPECT_LT(small->turns_at_once(), cohort.turns().size());
-  // An allocation that fails once, for each allocation of the work.
-  for (uint64_t nth = 0; nth < 6; ++nth) {
-    const auto device = TeamsOf(1);
-    const auto again = DeviceTrainerOf(cohort.Setup(), *device);
-    device->FailAllocations(nth);
-    ExpectSame(RunAll(*again, cohort.turns()), expected);
-    EXPECT_EQ(again->turns_at_once(), 3) << nth;
-  }
-}
-
-TEST(DeviceTrainer, CountsTheOptimizersVectorsWhenItSharesMemoryOut) {
-  TrainerSetup setup;
-  setup.spec = SpecOf({"linear 500"}, {200}, 500, DType::kF32);
-  FakeDeviceOptions options;
-  options.memory = 90 * setup.spec.layout->bytes();  // 30 vectors at first
-  const auto device = DeviceOf(options);
-  const auto turns = [&](const std::string& optimizer, double momentum) {
-    setup.local.optimizer = optimizer;
-    setup.local.momentum = momentum;
-    return DeviceTrainerOf(setup, *device)->turns_at_once();
-  };
-  EXPECT_EQ(turns("sgd", 0), 7);  // four vectors, and activations
-  EXPECT_EQ(turns("sgd", 0.9), 5);
-  EXPECT_EQ(turns("adam", 0), 4);
-  EXPECT_EQ(turns("adamw", 0), 4);
-}
-
-TEST(DeviceTrainer, SaysWhenNotEvenOneClientFits) {
-  const Cohort cohort(Everything(), 2);
-  const auto device = TeamsOf(1);
-  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device);
-  device->FailAllocations(0, 1000);
-  for (const auto& outcome : RunAll(*trainer, cohort.turns())) {
-    EXPECT_TRUE(absl::IsResourceExhausted(outcome.status()));
-    EXPECT_THAT(outcome.status().message(), HasSubstr("client 10"));
-    EXPECT_FALSE(IsClientFault(outcome.status()));
-  }
-  device->FailAllocations(0, 0);
-  EXPECT_TRUE(RunAll(*trainer, cohort.turns())[1].ok());  // memory is there again
-}
-
 TEST(DeviceTrainer, AnswersUnavailableOnceTheDeviceIsLost) {
   const Cohort cohort(Everything(), 3);
   for (uint64_t operations = 0; operations < 9; ++operations) {

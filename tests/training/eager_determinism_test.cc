@@ -1,11 +1,14 @@
 // The same plan gives the same bytes, on whatever thread, after whatever other work, from rows
 // stored anywhere.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <thread>
 
 #include "tests/training/testing.h"
+#include "training/hooks.h"
+#include "training/torch/replica.h"
 
 namespace macaw::training {
 namespace {
@@ -111,6 +114,35 @@ TEST_P(EagerDeterminism, DoesNotCareWhereAModelIsStoredWhenEvaluating) {
     EXPECT_EQ(*trainer->Evaluate(View(x), examples.Classes(), 0, 33, 10),
               *trainer->Evaluate(moved, examples.Classes(), 0, 33, 10))
         << c.name;
+  }
+}
+
+TEST_P(EagerDeterminism, DoesNotCareWhereATeacherIsStored) {
+  for (const Case& c : Cases(GetParam())) {
+    const auto trainer = TrainerOf(c.spec, TaskKind::kClassification);
+    const Examples examples = RandomExamples(33, c.width, 10, 1);
+    const FlatVector x = models::InitialModel(c.spec, 1), teacher = models::InitialModel(c.spec, 2);
+    const auto hooks = std::make_shared<Hooks>();
+    LocalPlan plan;
+    plan.stages = {StageFrom(View(x), 0.1)};
+    plan.stages[0].hooks = hooks;
+    for (const size_t shift : {4u, 8u, 20u, 40u}) {
+      AlignedBuffer odd(c.spec.layout->bytes() + shift);
+      std::memcpy(odd.bytes().data() + shift, View(teacher).bytes.data(),
+                  View(teacher).bytes.size());
+      const ConstVectorView moved{c.spec.layout.get(), odd.bytes().subspan(shift)};
+      // Whether other alignments give other bits depends on the processor.
+      const at::Tensor read = FlatTensorAnywhere(moved);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(read.data_ptr()) % 64, 0u) << shift;
+      EXPECT_TRUE(read.equal(FlatTensor(View(teacher))));
+      hooks->loss = [&](const models::Outputs& outputs, StepBatch& batch,
+                        std::span<const at::Tensor>) {
+        const at::Tensor here = batch.OutputsAt(View(teacher)).logits;
+        EXPECT_TRUE(here.equal(batch.OutputsAt(moved).logits)) << c.name << " at byte " << shift;
+        return (outputs.logits - here).pow(2).mean();
+      };
+      MustRun(*trainer, plan, TaskOf(examples.Classes()));
+    }
   }
 }
 

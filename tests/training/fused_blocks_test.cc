@@ -1,12 +1,21 @@
 // Each dense block against a plain loop in double, and against finite differences.
 #include <gmock/gmock.h>
 
+#include <limits>
+#include <utility>
+
 #include "tests/training/fused_testing.h"
 #include "training/fused/elementwise.h"
 #include "training/fused/linear.h"
 
 namespace macaw::training::fused {
 namespace {
+
+#if defined(__aarch64__)
+constexpr bool kArm = true;
+#else
+constexpr bool kArm = false;
+#endif
 
 class FusedBlocks : public testing::TestWithParam<Isa> {};
 INSTANTIATE_TEST_SUITE_P(OnEach, FusedBlocks, testing::ValuesIn(SupportedIsas()), IsaName);
@@ -119,6 +128,69 @@ TEST_P(FusedBlocks, ElementwiseFunctionsAndTheirDerivatives) {
     }
     rig.Backward();
     ExpectDerivatives(rig, rig.in(), rig.d_in(), rig.in_size(), 1e-2);
+  }
+}
+
+// Of one number at a time, in each place of a vector, forth and back.
+TEST_P(FusedBlocks, KeepANotANumber) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const size_t inputs : {19, 300}) {  // 300: sums in two pieces
+    for (const bool relu : {false, true}) {
+      const LinearPlan plan{.in = Shape::Flat(inputs), .outputs = 21, .relu = relu};
+      const auto block = MakeLinear(GetParam(), plan);
+      BlockRig rig(*block, 5, 3);
+      rig.DrawWeights({inputs * 21, 21}, 4);
+      for (size_t i = 0; i < inputs; ++i) {
+        float& broken = rig.in()[2 * block->in().stride() + i];
+        const float before = std::exchange(broken, nan);
+        rig.Forward();
+        for (size_t at = 0; at < rig.out_size(); ++at) {
+          if (at % 32 >= 21) continue;  // padding
+          ASSERT_EQ(std::isnan(rig.out()[at]), at / 32 == 2) << "output " << at << " for " << i;
+        }
+        broken = before;
+      }
+      rig.Forward();
+      rig.direction()[21 - 1] = nan;
+      rig.out()[21 - 1] = nan;  // LibTorch's ReLU lets the gradient of a NaN pass
+      rig.Backward();
+      EXPECT_TRUE(std::isnan(rig.d_in()[0])) << relu;
+    }
+  }
+  const Shape shape = Shape::Flat(37);
+  for (const Function function : {Function::kRelu, Function::kTanh, Function::kSigmoid}) {
+    const auto block = MakeElementwise(GetParam(), function, shape);
+    for (size_t i = 0; i < 37; ++i) {
+      BlockRig rig(*block, 1, 4);
+      rig.in()[i] = i % 2 == 0 ? nan : -nan;
+      rig.Forward();
+      for (size_t o = 0; o < rig.out_size(); ++o)
+        ASSERT_EQ(std::isnan(rig.out()[o]), o == i) << int(function) << ": " << o << " for " << i;
+      rig.Backward();
+      EXPECT_EQ(std::isnan(rig.d_in()[i]), function != Function::kRelu) << int(function);
+    }
+  }
+}
+
+// Part of the bits of models: a sum that a floor of 0 does not raise stays as it is.
+TEST_P(FusedBlocks, GiveZerosTheirSigns) {
+  const auto sign = [](float zero) {
+    EXPECT_EQ(zero, 0.0f);
+    return std::signbit(zero);
+  };
+  const auto relu = MakeElementwise(GetParam(), Function::kRelu, Shape::Flat(16));
+  BlockRig alone(*relu, 1, 4);
+  std::fill_n(alone.in(), 16, -0.0f);
+  alone.Forward();
+  for (size_t i = 0; i < 16; ++i) EXPECT_FALSE(sign(alone.out()[i])) << i;
+  for (const bool clip : {false, true}) {
+    const auto linear = MakeLinear(GetParam(), {.in = Shape::Flat(1), .outputs = 16, .relu = clip});
+    BlockRig rig(*linear, 1, 4);
+    const std::vector<float> weights(16, 1.0f), bias(16, -0.0f);
+    linear->Pack(std::vector<const float*>{weights.data(), bias.data()}, rig.weights());
+    rig.in()[0] = -0.0f;
+    rig.Forward();
+    for (size_t i = 0; i < 16; ++i) EXPECT_EQ(sign(rig.out()[i]), !clip || !kArm) << i;
   }
 }
 

@@ -102,11 +102,12 @@ std::vector<double> Walk(LocalOptimizer& optimizer, const LocalConfig& local, do
   optimizer.Start(local, mu);
   std::vector<double> path;
   double w = 1, g = 0, anchor = 0;
+  uint64_t step = 0;
   for (const double gradient : kGradients) {
     g = gradient;
-    optimizer.Step<double>({{0, 1}},
-                           {.weights = {&w, 1}, .gradient = {&g, 1}, .anchor = {&anchor, 1}},
-                           /*clipped=*/false);
+    optimizer.StepEach<double>({{.step = ++step, .pieces = {{0, 1}}}},
+                               {.weights = {&w, 1}, .gradient = {&g, 1}, .anchor = {&anchor, 1}},
+                               /*clipped=*/false);
     path.push_back(w);
   }
   return path;

@@ -63,6 +63,22 @@ TEST(Straggler, OfOneEpochDoesAPartOfItsSteps) {
   }
 }
 
+// 21 rows are three batches, of which batch norm joins the last two.
+TEST(Straggler, DoesLessThanItsWholeWorkWhereBatchesAreJoined) {
+  const CohortConfig cohort{.seed = 3, .straggler_fraction = 1};
+  std::map<uint32_t, int> steps, joined;
+  for (uint32_t id = 0; id < 200; ++id) {
+    ++steps[WorkOf(cohort, {.epochs = 1}, Round(1), ClientId(id), 21).steps];
+    ++joined[WorkOf(cohort, {.epochs = 1}, Round(1), ClientId(id), 21, /*joins=*/true).steps];
+  }
+  EXPECT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps.rbegin()->first, 2u);
+  ASSERT_EQ(joined.size(), 1u);
+  EXPECT_EQ(joined.begin()->first, 1u);
+  EXPECT_EQ(StepsOf({.epochs = 2}, 21), 6u);
+  EXPECT_EQ(StepsOf({.epochs = 2}, 21, /*joins=*/true), 4u);
+}
+
 TEST(Straggler, NobodyIsSlowerThanOneStepOrWhereNoneIsAskedFor) {
   const auto steps = [](const LocalConfig& local, uint64_t rows) {
     const LocalConfig work = WorkOf({.straggler_fraction = 1}, local, Round(1), ClientId(1), rows);

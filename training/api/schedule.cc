@@ -70,20 +70,27 @@ absl::StatusOr<Schedule> ParseSchedule(absl::string_view text) {
     return refuse("begins with constant, step, exponential or cosine");
   }
   Schedule schedule{.kind = kind};
+  std::vector<std::string> read;
   for (size_t i = 1; i < words.size(); i += 2) {
     const std::string& key = words[i];
     const std::string value = i + 1 < words.size() ? words[i + 1] : "";
+    if (std::ranges::count(read, key) > 0)
+      return refuse(absl::StrCat("'", key, "' is there twice: take one out"));
     const bool ours =
         std::erase(missing, key) > 0 || key == "warmup" || (key == "floor" && kind == "cosine");
     if (!ours) return refuse(absl::StrCat("'", key, "' is not a word of ", kind));
+    read.push_back(key);
     double number = 0;
     if (!absl::SimpleAtod(value, &number) || !(number >= 0) || !std::isfinite(number)) {
       return refuse(absl::StrCat("'", key, "' needs a number that is not negative"));
     }
     uint32_t whole = 0;
+    // The bounds of [local.lr_schedule] (plan/local.cc).
     if (key == "gamma") {
+      if (number == 0) return refuse("'gamma' needs a number above 0");
       schedule.gamma = number;
     } else if (key == "floor") {
+      if (number > 1) return refuse("'floor' needs a number from 0 to 1");
       schedule.floor = number;
     } else if (!absl::SimpleAtoi(value, &whole) || (whole == 0 && key != "warmup")) {
       return refuse(absl::StrCat("'", key, "' needs a whole number of rounds"));

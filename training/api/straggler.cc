@@ -23,13 +23,13 @@ double ShareThatTrains(const CohortConfig& cohort) {
 }
 
 LocalConfig WorkOf(const CohortConfig& cohort, const LocalConfig& local, Round round,
-                   ClientId client, uint64_t rows) {
+                   ClientId client, uint64_t rows, bool joins) {
   LocalConfig work = local;
   if (cohort.straggler_policy != "partial" || !IsStraggler(cohort, round, client)) return work;
   RandomStream stream = StreamOf(cohort, round, client);
   stream.Uniform();  // skip the draw that decides who is a straggler
   const bool in_steps = local.steps > 0 || local.epochs == 1;
-  const uint64_t whole = in_steps ? StepsOf(local, rows) : local.epochs;
+  const uint64_t whole = in_steps ? StepsOf(local, rows, joins) : local.epochs;
   if (whole > 1)
     (in_steps ? work.steps : work.epochs) = 1 + static_cast<uint32_t>(stream.Below(whole - 1));
   return work;

@@ -19,8 +19,9 @@ double ShareThatTrains(const CohortConfig& cohort);
 // The part of `local` that `client`, which has `rows` training rows, does in `round`. A straggler
 // under the "partial" policy does a number of epochs uniform on 1 … E − 1 of its E epochs. Where E
 // is 1 or steps are set, it does 1 … S − 1 of its S steps. Other clients do everything, and so does
-// a straggler with one step.
+// a straggler with one step. `joins`: whether the model's batches are joined, as with batch norm
+// (EpochBatches::Of); then S is one less for some.
 LocalConfig WorkOf(const CohortConfig& cohort, const LocalConfig& local, Round round,
-                   ClientId client, uint64_t rows);
+                   ClientId client, uint64_t rows, bool joins = false);
 
 }  // namespace macaw::training

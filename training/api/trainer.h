@@ -32,7 +32,8 @@ namespace macaw::training {
 
 // The client to train. Rows of a split that no stage uses may be empty.
 struct ClientTask {
-  // The run's; shuffles, augmentation and dropout are drawn from (seed, round, phase, client).
+  // The run's. Shuffles and dropout are drawn from (seed, round, phase, client, stage), crops and
+  // flips from (seed, round, client, epoch) alone: a row is moved alike in each phase and stage.
   uint64_t seed = 0;
   Round round{};
   Phase phase{};

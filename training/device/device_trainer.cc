@@ -138,8 +138,8 @@ void DeviceTrainer::ChooseTurns(uint64_t free) {
   turn_bytes_ =
       JobMemory(program_, std::min(batch, most)).total + vectors * run_.setup.spec.layout->bytes();
   memory_share_ = free / kMemoryShare;
-  turns_at_once_ = std::clamp<uint64_t>(memory_share_ / turn_bytes_, 1,
-                                        kTurnsPerProcessor * device_.info().processors);
+  ratings_at_once_ = kTurnsPerProcessor * device_.info().processors;
+  turns_at_once_ = std::clamp<uint64_t>(memory_share_ / turn_bytes_, 1, ratings_at_once_);
 }
 
 size_t DeviceTrainer::Together(std::span<const Turn> turns) const {
@@ -152,6 +152,14 @@ size_t DeviceTrainer::Together(std::span<const Turn> turns) const {
   return most;
 }
 
+size_t DeviceTrainer::RatedTogether(uint32_t batch) const {
+  const auto rows = std::min({uint32_t{kRatedRows}, batch, run_.model.pass_rows});
+  const uint64_t model = run_.setup.spec.layout->bytes();
+  const uint64_t each = JobMemory(program_, rows).total + kRatedRows * run_.RatedRowBytes();
+  return std::clamp<uint64_t>((memory_share_ - std::min(model, memory_share_)) / each, 1,
+                              ratings_at_once_);
+}
+
 TurnOutcome DeviceTrainer::Run(const LocalPlan& plan, const ClientTask& task) {
   const Turn turn{&plan, &task};
   return std::move(RunMany(std::span(&turn, 1)).front());
@@ -159,7 +167,7 @@ TurnOutcome DeviceTrainer::Run(const LocalPlan& plan, const ClientTask& task) {
 
 std::vector<TurnOutcome> DeviceTrainer::RunMany(std::span<const Turn> turns) {
   if (turns.empty()) return {};
-  bool again = false;  // a single client is tried a second time, with what was kept given back
+  bool again = false;
   while (true) {
     const size_t count = Together(turns);
     std::vector<ClientTurn> together;
@@ -167,14 +175,7 @@ std::vector<TurnOutcome> DeviceTrainer::RunMany(std::span<const Turn> turns) {
     const absl::Status status = RunTogether(together);
     if (absl::IsResourceExhausted(status)) {
       FreeMemory();
-      if (count > 1 || !again) {
-        again = count == 1;
-        turns_at_once_ = std::max<size_t>(1, count / 2);
-        Logger("training")
-            .Warning(absl::StrCat("device_memory turns=", count, " next=", turns_at_once_,
-                                  " why=\"", status.message(), "\""));
-        continue;
-      }
+      if (TakesFewer("turns", count, status, turns_at_once_, again)) continue;
     }
     std::vector<TurnOutcome> outcomes;
     for (ClientTurn& turn : together) {
@@ -188,6 +189,17 @@ std::vector<TurnOutcome> DeviceTrainer::RunMany(std::span<const Turn> turns) {
     }
     return outcomes;
   }
+}
+
+bool DeviceTrainer::TakesFewer(const char* what, size_t count, const absl::Status& why,
+                               size_t& at_once, bool& again) {
+  if (count == 1 && again) return false;
+  again = count == 1;
+  at_once = std::max<size_t>(1, count / 2);
+  Logger("training")
+      .Warning(absl::StrCat("device_memory ", what, "=", count, " next=", at_once, " why=\"",
+                            why.message(), "\""));
+  return true;
 }
 
 absl::Status DeviceTrainer::RunTogether(std::vector<ClientTurn>& turns) {
@@ -210,11 +222,8 @@ std::vector<StageWork> DeviceTrainer::NextStages(std::vector<ClientTurn>& turns)
     if (!stage.ok()) turn.status = stage.status();
     if (turn.done) continue;
     const auto make = [&]() -> absl::StatusOr<StageWork> {
-      if (const absl::Status status = Supports(**stage); !status.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            status.message(), ", which the device trainer cannot do: set workers.backend to \"",
-            index < turn.turn.plan->stages.size() ? "auto" : "torch", "\""));
-      }
+      if (const absl::Status status = Supports(**stage); !status.ok())
+        return CannotDo("device", status, index < turn.turn.plan->stages.size());
       return StageWork::Make(run_, **stage, turn, order_);
     };
     absl::StatusOr<StageWork> work = make();
@@ -365,11 +374,15 @@ absl::Status DeviceTrainer::Room::Fetch() {
 }
 
 void DeviceTrainer::FreeMemory() {
-  upload_host_ = device::Memory();
-  work_ = device::Memory();
+  FreeBesideEnds();
   rooms_.clear();
-  for (device::Memory* const memory : {&rating_.upload, &rating_.results, &rating_.results_host})
+}
+
+void DeviceTrainer::FreeBesideEnds() {
+  for (device::Memory* const memory :
+       {&upload_host_, &work_, &rating_.upload, &rating_.results, &rating_.results_host})
     *memory = device::Memory();
+  for (Room& room : rooms_) room.upload = device::Memory();
 }
 
 absl::StatusOr<MetricSums> DeviceTrainer::Evaluate(ConstVectorView model, const data::Rows& rows,
@@ -386,24 +399,32 @@ absl::StatusOr<MetricSums> DeviceTrainer::Evaluate(ConstVectorView model, const 
     MetricSums sums(run_.objective.metrics());
     const ClassCounts counts = run_.setup.CountedClasses();
     MetricSums counted(counts.size());
-    const uint64_t most = kRatedRows * kTurnsPerProcessor * device_.info().processors;
-    for (uint64_t first = begin; first < end; first += most) {
+    bool again = false;
+    for (uint64_t first = begin; first < end;) {
+      const uint64_t last = std::min(first + kRatedRows * RatedTogether(batch), end);
       std::vector<StageWork> works;
-      for (uint64_t at = first; at < std::min(first + most, end); at += kRatedRows) {
-        works.push_back(StageWork::Rating(run_, rows, at, std::min(at + kRatedRows, end), model));
+      for (uint64_t at = first; at < last; at += kRatedRows) {
+        works.push_back(StageWork::Rating(run_, rows, at, std::min(at + kRatedRows, last), model));
         works.back().outcome().sums.resize(sums.size());
       }
-      MACAW_RETURN_IF_ERROR(Launch(works, rating_, batch));
+      const absl::Status status = Launch(works, rating_, batch);
+      if (absl::IsResourceExhausted(status)) {
+        FreeBesideEnds();
+        if (TakesFewer("ratings", works.size(), status, ratings_at_once_, again)) continue;
+      }
+      MACAW_RETURN_IF_ERROR(status);
       for (size_t i = 0; i < works.size(); ++i) {
         AddTo(sums, works[i].outcome().sums);
         if (!counts.any()) continue;
         const uint64_t at = first + i * kRatedRows;
         std::vector<int64_t> labels;
-        for (uint64_t row = at; row < std::min(at + kRatedRows, end); ++row)
+        for (uint64_t row = at; row < std::min(at + kRatedRows, last); ++row)
           labels.push_back(rows.block.classes[rows.at(row)]);
         counts.Add(works[i].outputs().data(), static_cast<size_t>(run_.setup.spec.outputs), labels,
                    counted);
       }
+      first = last;
+      again = false;
     }
     sums.insert(sums.end(), counted.begin(), counted.end());
     return sums;

@@ -37,9 +37,9 @@ struct DeviceLimits {
 // One thread; several trainers share a device, each with a queue of its own.
 //
 // Where memory does not suffice, it takes half as many turns from then on, and trains those again
-// for which it did not; a plan's `more` may then be asked again. kResourceExhausted: not even one
-// client fits. kUnavailable: the device is lost, and so is the trainer. kCancelled: the work was
-// given up (WorkCounter::GiveUp).
+// for which it did not; a plan's `more` may then be asked again. Evaluate takes fewer rows at once
+// likewise. kResourceExhausted: not even one client fits. kUnavailable: the device is lost, and so
+// is the trainer. kCancelled: the work was given up (WorkCounter::GiveUp).
 class DeviceTrainer final : public LocalTrainer {
  public:
   // Part of the numeric profile. Increase it with each change that gives other bits.
@@ -89,6 +89,13 @@ class DeviceTrainer final : public LocalTrainer {
   void ChooseTurns(uint64_t free);
   // How many of the first turns are taken: their rows must fit, too.
   size_t Together(std::span<const Turn> turns) const;
+  // How many pieces of rows Evaluate rates at once: their memory must fit, too.
+  size_t RatedTogether(uint32_t batch) const;
+  // Whether `count` of something are tried again for which there was no memory: half as many at
+  // once from now on. A single one is tried a second time, with what was kept given back. `again`
+  // is that of the loop: false at first.
+  static bool TakesFewer(const char* what, size_t count, const absl::Status& why, size_t& at_once,
+                         bool& again);
   absl::Status RunTogether(std::vector<ondevice::ClientTurn>& turns);
   // The turns' next stages, of those that have one.
   std::vector<ondevice::StageWork> NextStages(std::vector<ondevice::ClientTurn>& turns);
@@ -101,6 +108,8 @@ class DeviceTrainer final : public LocalTrainer {
   absl::Status RunJobs(std::span<const ondevice::ClientJob> jobs, ondevice::TrainArgs args,
                        Room& room, size_t sums_at, size_t cursors_at, size_t result_bytes);
   void FreeMemory();
+  // All but the ends, which outcomes refer to.
+  void FreeBesideEnds();
 
   const ondevice::RunParts run_;
   device::Device& device_;
@@ -109,7 +118,7 @@ class DeviceTrainer final : public LocalTrainer {
   ondevice::Program program_;
   BatchOrder order_;
   const DeviceLimits limits_;
-  size_t turns_at_once_ = 1;
+  size_t turns_at_once_ = 1, ratings_at_once_ = 1;  // at most
   // What a turn takes beside its rows, and what all together may take, in bytes.
   uint64_t turn_bytes_ = 0, memory_share_ = 0;
   // Allocated when first needed, and kept.

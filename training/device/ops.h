@@ -5,13 +5,14 @@
 
 #include "device/kernel.h"
 #include "training/adam_numbers.h"
+#include "training/api/pass_rows.h"
 
 // What the kernel TrainClients is given: a model as a list of operations (Op), a client's work as a
 // job (ClientJob). Plain data, the same on host and device; addresses are the device's.
 namespace macaw::training::ondevice {
 
-// The rows of a pass at most. Larger batches take several passes, whose gradients are added.
-constexpr uint32_t kPassRows = 128;
+// Larger batches than kPassRows take several passes, whose gradients are added.
+
 constexpr uint32_t kMostSums = 6;       // of a task (api/metrics.h)
 constexpr uint32_t kNormLanes = 256;    // partial sums of the norm clip
 constexpr uint32_t kMomentLanes = 8;    // partial sums of a channel's moments

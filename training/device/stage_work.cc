@@ -45,12 +45,11 @@ absl::StatusOr<RunParts> RunParts::Make(const TrainerSetup& setup) {
 }
 
 uint64_t RunParts::RowBytes(const Turn& turn) const {
-  const uint64_t row = sent_row_bytes() + sent_label_bytes() + sizeof(int32_t);
   std::array<bool, 3> used{};
   uint64_t bytes = 0;
   for (const Stage& stage : turn.plan->stages) {
     if (!std::exchange(used[static_cast<size_t>(stage.rows)], true))
-      bytes += RowsOf(*turn.task, stage.rows).size() * row;
+      bytes += RowsOf(*turn.task, stage.rows).size() * SentBytes();
   }
   return bytes;
 }
@@ -64,11 +63,7 @@ absl::StatusOr<StageWork> StageWork::Make(const RunParts& run, const Stage& stag
   const models::ModelSpec& spec = run.setup.spec;
   const ClientTask& task = *turn.turn.task;
   MACAW_RETURN_IF_ERROR(LocalOptimizer::Check(stage.local));
-  if (stage.trainable != nullptr && stage.trainable->size() != spec.layout->entries().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
-                                                   " trainable tensors, the model has ",
-                                                   spec.layout->entries().size()));
-  }
+  MACAW_RETURN_IF_ERROR(CheckTrainable(stage, spec));
   MACAW_ASSIGN_OR_RETURN(const Objective objective,
                          Objective::Make(run.setup.task, spec.outputs, stage.local));
   const data::Rows& rows = RowsOf(task, stage.rows);
@@ -208,11 +203,7 @@ absl::Status StageWork::Draw(const RunParts& run, const Objective& objective, ui
       .seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client};
   order.Start(key, index, rows.size(), local,
               run.setup.spec.has_buffers() ? BatchOrder::Single::kJoin : BatchOrder::Single::kKeep);
-  if (local.steps > 0 && order.steps() == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "local.steps asks for ", local.steps, " steps, but ", rows.size(),
-        " rows make no batch of ", local.batch_size, local.drop_last ? " (local.drop_last)" : ""));
-  }
+  MACAW_RETURN_IF_ERROR(CheckSteps(local, rows.size(), order.steps()));
   const double mu = stage_->correction.mu;
   const bool adam = AdamRule::IsFor(local);
   StepNorm norm(SgdRule::Of(local, mu));

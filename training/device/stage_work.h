@@ -41,9 +41,16 @@ struct RunParts {
            (prepares_rows() ? sizeof(float) : data::SizeOf(setup.feature_type));
   }
   size_t sent_label_bytes() const { return model.program.positions * sizeof(int32_t); }
+  // Of a row with all that is sent of it: its label, and its length or place.
+  uint64_t SentBytes() const { return sent_row_bytes() + sent_label_bytes() + sizeof(int32_t); }
   // Of all rows that the turn's stages use, on the device; those that its plan adds later use one
   // of these splits, too.
   uint64_t RowBytes(const Turn& turn) const;
+  // Of a row that is rated, its outputs included where they are counted.
+  uint64_t RatedRowBytes() const {
+    const bool counts = setup.CountedClasses().any();
+    return SentBytes() + (counts ? static_cast<uint64_t>(setup.spec.outputs) * sizeof(float) : 0);
+  }
 };
 
 // The vectors of the optimizer's own state: momentum, or Adam's two moments.
@@ -57,7 +64,7 @@ struct StoredRows {
   const int32_t* lengths = nullptr;
 };
 
-// A turn under way. Its outcomes' ends are in page-locked memory, and on the device, too.
+// A turn under way. Its outcomes' ends are on the device alone until somebody looks at one (Fetch).
 struct ClientTurn {
   explicit ClientTurn(const Turn& of) : turn(of), stages(*of.plan) {}
 

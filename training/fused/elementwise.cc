@@ -19,9 +19,12 @@ namespace HWY_NAMESPACE {
 // Each function computes its value, and its derivative from the value.
 struct Relu {
   static constexpr bool kKeepsZero = true;
-  static HWY_INLINE FloatVector Value(FloatVector x) { return hn::Max(x, hn::Zero(Floats())); }
+  // Max is not used, because it drops NaN on some instruction sets. −0 becomes 0.
+  static HWY_INLINE FloatVector Value(FloatVector x) {
+    return hn::IfThenZeroElse(hn::Le(x, hn::Zero(Floats())), x);
+  }
   static HWY_INLINE FloatVector Back(FloatVector y, FloatVector d_y) {
-    return hn::IfThenElseZero(hn::Gt(y, hn::Zero(Floats())), d_y);
+    return hn::IfThenZeroElse(hn::Le(y, hn::Zero(Floats())), d_y);
   }
 };
 struct Tanh {
@@ -38,7 +41,8 @@ struct Sigmoid {
     const FloatVector one = hn::Set(d, 1.0f);
     // e^88 is about the largest float; the result is 0 or 1 long before.
     const FloatVector bounded = hn::Clamp(hn::Neg(x), hn::Set(d, -88.0f), hn::Set(d, 88.0f));
-    return hn::Div(one, hn::Add(one, hn::Exp(d, bounded)));
+    const FloatVector value = hn::Div(one, hn::Add(one, hn::Exp(d, bounded)));
+    return hn::IfThenElse(hn::IsNaN(x), x, value);  // bounds drop NaN on some instruction sets
   }
   static HWY_INLINE FloatVector Back(FloatVector y, FloatVector d_y) {
     return hn::Mul(d_y, hn::NegMulAdd(y, y, y));

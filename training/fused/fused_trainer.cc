@@ -8,14 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "training/api/pass_rows.h"
 #include "training/stage_inputs.h"
 
 namespace macaw::training::fused {
 namespace {
-
-// Rows per forward and backward pass. Larger batches are processed in several passes whose
-// gradients are added, which affects the bits of large batches and gradient stages.
-constexpr size_t kPassRows = 128;
 
 bool HasDropout(const models::ModelSpec& spec) {
   return std::any_of(spec.layers.begin(), spec.layers.end(), [](const models::Layer& layer) {
@@ -28,8 +25,9 @@ bool IsKnown(TaskKind task) {
          task == TaskKind::kRegression || task == TaskKind::kReconstruction;
 }
 
-// Rows per pass for a batch of n. Dropout draws masks layer by layer, so it needs the batch in one
-// piece.
+// Rows per pass for a batch of n. Larger batches are processed in several passes whose gradients are
+// added, which affects the bits of large batches and gradient stages. Dropout draws masks layer by
+// layer, so it needs the batch in one piece.
 size_t PassRows(bool dropout, size_t n) { return dropout ? n : kPassRows; }
 
 AlignedBuffer Floats(size_t count) { return AlignedBuffer(count * sizeof(float)); }
@@ -125,30 +123,22 @@ FusedTrainer::FusedTrainer(const TrainerSetup& setup, Isa isa, Program program, 
 
 absl::StatusOr<std::vector<StageOutcome>> FusedTrainer::Run(const LocalPlan& plan,
                                                             const ClientTask& task) {
-  return RunStages(
-      plan, task.client,
-      [&](const Stage& stage,
-          const std::vector<StageOutcome>& before) -> absl::StatusOr<StageOutcome> {
-        const size_t i = before.size();
-        if (const absl::Status status = Supports(stage); !status.ok()) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              status.message(), ", which the fused trainer cannot do: set workers.backend to \"",
-              i < plan.stages.size() ? "auto" : "torch", "\""));
-        }
-        if (ends_.size() <= i) ends_.resize(i + 1);
-        return RunStage(stage, i, before, task);
-      });
+  return RunStages(plan, task.client,
+                   [&](const Stage& stage,
+                       const std::vector<StageOutcome>& before) -> absl::StatusOr<StageOutcome> {
+                     const size_t i = before.size();
+                     if (const absl::Status status = Supports(stage); !status.ok())
+                       return CannotDo("fused", status, i < plan.stages.size());
+                     if (ends_.size() <= i) ends_.resize(i + 1);
+                     return RunStage(stage, i, before, task);
+                   });
 }
 
 absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const Stage& stage, size_t index,
                                                     const std::vector<StageOutcome>& before,
                                                     const ClientTask& task) {
   const AffineCorrection& correction = stage.correction;
-  if (stage.trainable != nullptr && stage.trainable->size() != spec_.layout->entries().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
-                                                   " trainable tensors, the model has ",
-                                                   spec_.layout->entries().size()));
-  }
+  MACAW_RETURN_IF_ERROR(CheckTrainable(stage, spec_));
   const data::Rows& rows = RowsOf(task, stage.rows);
   MACAW_RETURN_IF_ERROR(feed_.Check(rows));
   MACAW_ASSIGN_OR_RETURN(Objective objective, ObjectiveOf(stage, task_, spec_.outputs, rows));
@@ -197,11 +187,7 @@ absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const Stage& stage, size_t i
 absl::StatusOr<StageOutcome> FusedTrainer::Train(const StageRun& run, const ClientTask& task) {
   const LocalConfig& local = run.stage.local;
   order_.Start(run.key, run.index, run.rows.size(), local);
-  if (local.steps > 0 && order_.steps() == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "local.steps asks for ", local.steps, " steps, but ", run.rows.size(),
-        " rows make no batch of ", local.batch_size, local.drop_last ? " (local.drop_last)" : ""));
-  }
+  MACAW_RETURN_IF_ERROR(CheckSteps(local, run.rows.size(), order_.steps()));
   if (local.momentum != 0) {
     if (momentum_.size() == 0) momentum_ = Floats(program_.packed_size());
     std::memset(momentum_.bytes().data(), 0, momentum_.size());

@@ -21,6 +21,16 @@ namespace HWY_NAMESPACE {
 // panels stays in the first-level cache for all rows.
 constexpr size_t kPiece = 256;
 
+// The larger one of the sum and its floor. Max is not used, because it drops NaN on some instruction
+// sets. A floor of 0 keeps −0 on x86 and makes it 0 on arm64: part of their bits.
+HWY_INLINE FloatVector AtLeast(FloatVector floor, FloatVector sum) {
+#if HWY_TARGET == HWY_NEON
+  return hn::IfThenElse(hn::Le(sum, floor), floor, sum);
+#else
+  return hn::IfThenElse(hn::Lt(sum, floor), floor, sum);
+#endif
+}
+
 // Packed: the weights as a panel matrix of in × RoundUp(outputs), then the bias. The positions of a
 // sequence are rows like those of a batch.
 class LinearBlock final : public Block {
@@ -81,7 +91,6 @@ class LinearBlock final : public Block {
     if (adds_) start = {pass.out, columns_};
     for (size_t k = 0; k < inputs_; k += kPiece) {
       const size_t steps = std::min(kPiece, inputs_ - k);
-      // The sum is the second operand, so that a NaN is kept.
       const bool clip = relu_ && k + steps == inputs_;
       const FloatVector floor = hn::Set(d, clip ? 0.0f : -std::numeric_limits<float>::infinity());
       Product<Stored::kByRows>(
@@ -89,7 +98,7 @@ class LinearBlock final : public Block {
           {pass.weights + k * kLanes, kLanes, kLanes * inputs_},
           [=](size_t r, size_t p) HWY_ATTR { return hn::Load(Floats(), start.At(r, p)); },
           [=](size_t r, size_t p, FloatVector sum)
-              HWY_ATTR { hn::Store(hn::Max(floor, sum), Floats(), out.At(r, p)); });
+              HWY_ATTR { hn::Store(AtLeast(floor, sum), Floats(), out.At(r, p)); });
       start = {pass.out, columns_};
     }
   }
@@ -155,8 +164,8 @@ class LinearBlock final : public Block {
   void MaskByOutput(const BackwardPass& pass) const {
     const Floats d;
     for (size_t i = 0; i < pass.n * positions_ * columns_; i += kWidth) {
-      const auto passed = hn::Gt(hn::Load(d, pass.out + i), hn::Zero(d));
-      hn::Store(hn::IfThenElseZero(passed, hn::Load(d, pass.d_out + i)), d, pass.d_out + i);
+      const auto stopped = hn::Le(hn::Load(d, pass.out + i), hn::Zero(d));
+      hn::Store(hn::IfThenZeroElse(stopped, hn::Load(d, pass.d_out + i)), d, pass.d_out + i);
     }
   }
 

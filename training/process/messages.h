@@ -61,7 +61,8 @@ struct Answer {
   MetricSums sums;
 };
 // Errors say what is wrong with the answer. Of a train stage, sums that the program leaves out are
-// zero, except the losses. `given`: whether the program was given its rows.
+// NaN, but the number of examples is that of the rows, and the losses must be there. `given`:
+// whether the program was given its rows.
 absl::StatusOr<Answer> ParseTrained(absl::string_view line, uint64_t id, TaskKind task, bool given);
 absl::StatusOr<Answer> ParseEvaluated(absl::string_view line, uint64_t id, TaskKind task);
 absl::StatusOr<Answer> ParseOutputs(absl::string_view line, uint64_t id);

@@ -186,12 +186,7 @@ absl::Status ProcessTrainer::CheckStage(const Stage& stage, const Ready& ready) 
   if (!ready.corrections && (correction.mu != 0 || !correction.v.empty())) {
     return refuse("a correction of the gradients, and ", program, " adds none (corrections=False)");
   }
-  const size_t entries = setup_.spec.layout->entries().size();
-  if (stage.trainable != nullptr && stage.trainable->size() != entries) {
-    return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
-                                                   " trainable tensors, the model has ", entries));
-  }
-  return absl::OkStatus();
+  return CheckTrainable(stage, setup_.spec);
 }
 
 absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,

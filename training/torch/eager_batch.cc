@@ -325,7 +325,7 @@ ConstVectorView EagerBatch::GradientBy(ConstVectorView point, models::Statistics
 
 models::Outputs EagerBatch::OutputsAt(ConstVectorView point) {
   const at::NoGradGuard without_graph;
-  const at::Tensor flat = FlatTensor(point).to(device_);
+  const at::Tensor flat = FlatTensorAnywhere(point).to(device_);
   return Forward(models::ViewsOf(flat, *point.layout), nullptr, models::Statistics::kRunning);
 }
 

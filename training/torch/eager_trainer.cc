@@ -4,6 +4,7 @@
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -12,8 +13,11 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/buffer.h"
 #include "core/status.h"
 #include "models/one_thread.h"
+#include "training/api/pass_rows.h"
 #include "training/sequences.h"
 #include "training/stage_inputs.h"
 #include "training/torch/device.h"
@@ -21,10 +25,6 @@
 
 namespace macaw::training {
 namespace {
-
-// Rows per pass over all of a client's rows. It affects the bits of a gradient stage.
-constexpr uint64_t kPassRows = 128;
-constexpr uintptr_t kAlignment = 64;
 
 // Calls f and turns LibTorch's exceptions into errors. On cores they come of what it was given,
 // such as a token that a scripted module does not know, and would come again.
@@ -156,11 +156,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
   const AffineCorrection& correction = stage.correction;
   const ParameterLayout& layout = *network_.spec().layout;
   MACAW_RETURN_IF_ERROR(LocalOptimizer::Check(stage.local));
-  if (stage.trainable != nullptr && stage.trainable->size() != layout.entries().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
-                                                   " trainable tensors, the model has ",
-                                                   layout.entries().size()));
-  }
+  MACAW_RETURN_IF_ERROR(CheckTrainable(stage, network_.spec()));
   const data::Rows& rows = RowsOf(task, stage.rows);
   MACAW_RETURN_IF_ERROR(CheckRows(rows, feature_type_, gather_.example_elements(), task_));
   MACAW_ASSIGN_OR_RETURN(Objective objective,
@@ -206,11 +202,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
   order_.Start(
       run.key, run.index, run.rows.size(), local,
       network_.spec().has_buffers() ? BatchOrder::Single::kJoin : BatchOrder::Single::kKeep);
-  if (local.steps > 0 && order_.steps() == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "local.steps asks for ", local.steps, " steps, but ", run.rows.size(),
-        " rows make no batch of ", local.batch_size, local.drop_last ? " (local.drop_last)" : ""));
-  }
+  MACAW_RETURN_IF_ERROR(CheckSteps(local, run.rows.size(), order_.steps()));
   replica_.Load(run.start);
   replica_.SetTrainable(run.stage.trainable.get());
   replica_.ZeroGradient();
@@ -420,7 +412,7 @@ std::span<const uint32_t> EagerTrainer::Positions(uint64_t begin, uint64_t end) 
 
 std::vector<at::Tensor> EagerTrainer::Reading(ConstVectorView point) {
   if (!device_.is_cpu()) return models::ViewsOf(FlatTensor(point).to(device_), *point.layout);
-  if (reinterpret_cast<uintptr_t>(point.bytes.data()) % kAlignment != 0) {
+  if (reinterpret_cast<uintptr_t>(point.bytes.data()) % AlignedBuffer::kAlignment != 0) {
     if (aligned_.empty()) aligned_ = FlatVector(network_.spec().layout);
     std::memcpy(aligned_.view().bytes.data(), point.bytes.data(), point.bytes.size());
     point = aligned_.view();

@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "core/buffer.h"
 #include "models/network.h"
 
 namespace macaw::training {
@@ -19,6 +21,12 @@ at::Tensor FlatTensor(VectorView vector) {
 at::Tensor FlatTensor(ConstVectorView vector) {
   return FlatTensor(VectorView{vector.layout,
                                {const_cast<std::byte*>(vector.bytes.data()), vector.bytes.size()}});
+}
+
+at::Tensor FlatTensorAnywhere(ConstVectorView vector) {
+  const auto address = reinterpret_cast<uintptr_t>(vector.bytes.data());
+  const at::Tensor flat = FlatTensor(vector);
+  return address % AlignedBuffer::kAlignment == 0 ? flat : flat.clone();
 }
 
 Replica::Replica(LayoutPtr layout, at::Device device)

@@ -58,5 +58,8 @@ class Replica {
 at::Tensor FlatTensor(VectorView vector);
 // The same for reading: LibTorch has no tensor over constant memory.
 at::Tensor FlatTensor(ConstVectorView vector);
+// The same, or its own copy where the bytes begin at no multiple of 64: other alignments give other
+// bits in MKL.
+at::Tensor FlatTensorAnywhere(ConstVectorView vector);
 
 }  // namespace macaw::training
