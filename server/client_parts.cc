@@ -18,15 +18,6 @@ namespace {
 
 using aggregation::ExactSum;
 
-// Whether something travels in a phase behind the first. What travels in all phases says nothing.
-bool HasLaterPhases(const algorithms::Schema& schema) {
-  const auto later = [](const auto& item) {
-    return std::ranges::any_of(item.phases, [](Phase phase) { return phase != Phase(0); });
-  };
-  return std::ranges::any_of(schema.up, later) || std::ranges::any_of(schema.down, later) ||
-         std::ranges::any_of(schema.metrics, later);
-}
-
 }  // namespace
 
 void ClientParts::Open(const PhaseOrder& order, std::vector<aggregation::ChannelSpec> channels) {
@@ -124,6 +115,14 @@ absl::Status ApplyWithout(algorithms::ServerAlgorithm& half, const PhaseOrder& o
   if (*applied == algorithms::AfterApply::kNextPhase)
     return CannotLeaveOutOfPhases(key, schema.whose);
   return absl::OkStatus();
+}
+
+bool HasLaterPhases(const algorithms::Schema& schema) {
+  const auto later = [](const auto& item) {
+    return std::ranges::any_of(item.phases, [](Phase phase) { return phase != Phase(0); });
+  };
+  return std::ranges::any_of(schema.up, later) || std::ranges::any_of(schema.down, later) ||
+         std::ranges::any_of(schema.metrics, later);
 }
 
 absl::Status CannotLeaveOutOfPhases(absl::string_view key, absl::string_view whose) {

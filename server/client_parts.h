@@ -66,6 +66,8 @@ absl::Status ApplyWithout(algorithms::ServerAlgorithm& half, const PhaseOrder& o
                           aggregation::ExactSum others, const algorithms::Schema& schema,
                           uint64_t seed, absl::string_view key, ClientId client);
 
+// Whether something travels in a phase behind the first. What travels in all phases says nothing.
+bool HasLaterPhases(const algorithms::Schema& schema);
 // The error of a rule whose rounds have several phases. `whose`: "algorithm mime".
 absl::Status CannotLeaveOutOfPhases(absl::string_view key, absl::string_view whose);
 

@@ -93,11 +93,13 @@ class Coordinator : public fleet::FleetHandler {
                                                             const algorithms::Registry& registry);
 
   // Blocks until the run is over. An error names what failed. The run folder is then as after a
-  // crash, and the run can be resumed.
+  // crash, and the run can be resumed. The folder's log says that the run is over after everything
+  // else has been written.
   virtual absl::StatusOr<Outcome> Wait() = 0;
 
   // Drops the open round, writes a checkpoint of the last complete round, and ends with
-  // kInterrupted. Thread-safe.
+  // kInterrupted. While rounds that an earlier server had closed are done again it is Suspend.
+  // Thread-safe.
   virtual void Interrupt() = 0;
 
   // Stops as a crash would, once everything that was answered is on disk, and ends with kSuspended:

@@ -45,6 +45,7 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   keeper.keeps_older_ = setup.asynchronous;
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
   keeper.sent_layout_ = algorithms::SentModelLayout(keeper.schema_);
+  keeper.several_phases_ = HasLaterPhases(keeper.schema_);
   if (keeper.schema_.parts != nullptr) keeper.TakeBaseOf(initial);
   if (evaluation.leave_one_out > 0) {
     MACAW_ASSIGN_OR_RETURN(keeper.leave_one_out_,
@@ -307,9 +308,13 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
     MACAW_ASSIGN_OR_RETURN(context.base,
                            ModelOf(models_.at(Round(round.value - 1 - context.staleness))));
   }
+  if (several_phases_ && !inside_round_) before_round_ = Save();
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
                          algorithm_->Apply(context, std::move(aggregate)));
-  if (!kept) return next == algorithms::AfterApply::kNextPhase;
+  inside_round_ = next == algorithms::AfterApply::kNextPhase;
+  several_phases_ = several_phases_ || inside_round_;
+  if (!inside_round_) before_round_.reset();
+  if (!kept) return inside_round_;
   if (next == algorithms::AfterApply::kNextPhase)
     return CannotLeaveOutOfPhases(leaves_out() ? kLeaveOneOut : kUnlearn, schema_.whose);
   if (leaves_out()) {
@@ -409,6 +414,14 @@ absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
   std::ranges::sort(without_, {}, &WithoutClient::client);
   if (unlearning_.has_value()) MACAW_RETURN_IF_ERROR(unlearning_->Load(state));
   return algorithm_->Load(state);
+}
+
+absl::StatusOr<bool> ModelKeeper::LeaveRound() {
+  if (!inside_round_) return true;
+  if (!before_round_.has_value()) return false;
+  MACAW_RETURN_IF_ERROR(Load(*std::exchange(before_round_, std::nullopt)));
+  inside_round_ = false;
+  return true;
 }
 
 absl::Status ModelKeeper::TakeSavedBase(const algorithms::ServerState& state) {

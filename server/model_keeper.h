@@ -98,6 +98,10 @@ class ModelKeeper {
   }
   // With the older models that are kept, and those without a client.
   algorithms::ServerState Save() const;
+  // If phases of the open round have been applied and more are to come, takes them back: everything
+  // is then that of the last complete round. False: the state from before the round was not kept,
+  // as of a rule whose schema does not tell of later phases, in its first round of several.
+  absl::StatusOr<bool> LeaveRound();
   absl::Status Load(const algorithms::ServerState& state);
   // Whether clients keep a state between rounds.
   bool stateful() const { return !schema_.state.empty(); }
@@ -168,6 +172,9 @@ class ModelKeeper {
   std::optional<LeaveOneOut> leave_one_out_;
   std::optional<Unlearning> unlearning_;
   std::vector<WithoutClient> without_;
+  bool several_phases_ = false;  // a round may have
+  bool inside_round_ = false;    // phases of the open round have been applied, and more are to come
+  std::optional<algorithms::ServerState> before_round_;  // of such a round, for LeaveRound
   // Metrics of the round.
   Numbers headroom_;
   std::map<std::string, double> metrics_;

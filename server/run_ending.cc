@@ -76,17 +76,20 @@ void RunThreads::Begin(EndRun order) {
   // For any other run it is written last, so that a run whose checkpoint is at the last round has
   // all its results. A failed run keeps its old checkpoint, so that a resume repeats what led to
   // the failure. A resume that is interrupted before it has done anything leaves the folder's
-  // result.
-  RunWriter::Ending ending{
-      .status = std::move(order.status),
-      .has_checkpoint = !checkpoint.data_digest.IsZero() && !engine_.mid_round(),
-      .checkpoint_first = end == RunEnd::kInterrupted,
-      .has_result = !(options_.resume && end == RunEnd::kInterrupted && !has_rows_ &&
-                      engine_.completed() == first_round_),
-      .checkpoint = std::move(checkpoint),
-      .facts = std::move(facts)};
-  PostSums([this, end, whole = !engine_.mid_round(), over = std::move(over),
-            ending = std::move(ending)]() mutable {
+  // result. All is of the last complete round, also if phases of the open one have been applied.
+  RunWriter::Ending ending{.status = std::move(order.status),
+                           .over = std::move(over),
+                           .has_checkpoint = !checkpoint.data_digest.IsZero(),
+                           .checkpoint_first = end == RunEnd::kInterrupted,
+                           .has_result = !(options_.resume && end == RunEnd::kInterrupted &&
+                                           !has_rows_ && engine_.completed() == first_round_),
+                           .checkpoint = std::move(checkpoint),
+                           .facts = std::move(facts)};
+  PostSums([this, end, ending = std::move(ending)]() mutable {
+    const absl::StatusOr<bool> between_rounds = keeper_.LeaveRound();
+    if (ending.status.ok()) ending.status = between_rounds.status();
+    const bool whole = between_rounds.value_or(false);
+    ending.has_checkpoint = ending.has_checkpoint && whole;
     ending.checkpoint.state = keeper_.Save();
     ending.split = split_;
     const LayoutPtr& sent = split_ != nullptr ? split_->parts().trained.layout() : layout_;
@@ -105,8 +108,9 @@ void RunThreads::Begin(EndRun order) {
         return EpsilonOf(options_.run, rounds);
       };
     }
-    if (whole) over.model = ending.facts.model_digest;
-    WriteRecord(std::move(over));
+    if (whole) ending.over.model = ending.facts.model_digest;
+    ending.since_start = SteadyClock().Now() - started_;
+    ending.seconds = Elapsed();
     Outcome outcome{.kind = KindOf(end),
                     .rounds = ending.checkpoint.round.value,
                     .reason = ending.facts.reason};
@@ -121,24 +125,31 @@ void RunThreads::Begin(EndRun order) {
   });
 }
 
+void RunThreads::Interrupt() {
+  loop_.Post([this] { InterruptNow(); });
+}
+
+void RunThreads::InterruptNow() { engine_.caught_up() ? Carry(engine_.Interrupt()) : SuspendNow(); }
+
 void RunThreads::Suspend() {
-  loop_.Post([this] {
-    if (!durable_commits_) return Carry(engine_.Interrupt());
-    if (ended_at_.has_value() || suspended_) return;
-    log_.Info(absl::StrCat("suspended rounds=", engine_.completed()));
-    StopAnswering();
-    writer_.After(RunWriter::Safe::kFromTheMachine,
-                  [this, rounds = engine_.completed()](const absl::Status& written) {
-                    events_.Close();
-                    absl::MutexLock lock(&mutex_);
-                    reported_ = true;
-                    if (!written.ok()) {
-                      outcome_ = written;
-                    } else {
-                      outcome_ = Outcome{.kind = Outcome::Kind::kSuspended, .rounds = rounds};
-                    }
-                  });
-  });
+  loop_.Post([this] { durable_commits_ ? SuspendNow() : InterruptNow(); });
+}
+
+void RunThreads::SuspendNow() {
+  if (ended_at_.has_value() || suspended_) return;
+  log_.Info(absl::StrCat("suspended rounds=", engine_.completed()));
+  StopAnswering();
+  writer_.After(RunWriter::Safe::kFromTheMachine,
+                [this, rounds = engine_.completed()](const absl::Status& written) {
+                  events_.Close();
+                  absl::MutexLock lock(&mutex_);
+                  reported_ = true;
+                  if (!written.ok()) {
+                    outcome_ = written;
+                  } else {
+                    outcome_ = Outcome{.kind = Outcome::Kind::kSuspended, .rounds = rounds};
+                  }
+                });
 }
 
 void RunThreads::StopAnswering() {

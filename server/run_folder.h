@@ -71,6 +71,7 @@ class RunFolder {
   // WriteLog. `since_start`: since the start of this session; `seconds`: spent on the run in all.
   absl::Status AppendRecord(log::Record record, Duration since_start, double seconds);
   absl::Status WriteLog() { return log_.Write(); }
+  absl::Status SyncLog() { return log_.Sync(); }
   // From now on each line of events.jsonl is also given to `feed`, which must outlive the folder.
   absl::Status TellEvents(admin::EventFeed& feed);
   // From now on every commit is made durable in this journal. Each later Keep starts the journal's

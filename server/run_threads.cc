@@ -87,7 +87,7 @@ RunThreads::RunThreads(Opening opening)
 }
 
 RunThreads::~RunThreads() {
-  loop_.Post([this] { Carry(engine_.Interrupt()); });
+  loop_.Post([this] { InterruptNow(); });
   {
     absl::MutexLock lock(&mutex_);
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
@@ -300,10 +300,6 @@ void RunThreads::DropOlderAsks(SessionId session) {
   if (ask.empty()) return;
   const auto commit = commits_.find(ask.mapped());
   if (commit != commits_.end()) commit->second.ask.reset();
-}
-
-void RunThreads::Interrupt() {
-  loop_.Post([this] { Carry(engine_.Interrupt()); });
 }
 
 void RunThreads::GoOnTo(Round round) {

@@ -163,6 +163,10 @@ class RunThreads final : public admin::AdminHandler {
 
   static absl::Status NotWritten();
   static absl::Status Suspended();
+  // While rounds that an earlier server had closed are done again, an interruption stops the server
+  // alone: to end the run would drop those that are not done yet.
+  void InterruptNow();
+  void SuspendNow();
   // From now on calls get Suspended for an answer, the open ones at once.
   void StopAnswering();
   // Called when the folder cannot be written. With durable commits the server stops as by a crash:

@@ -160,7 +160,19 @@ void RunWriter::Finish(Ending ending, std::function<void(Ended)> done) {
 RunWriter::Ended RunWriter::End(Ending& ending) {
   Ended ended{.result = WriteResult(ending)};
   if (ended.result.ok() && !ending.checkpoint_first) ended.checkpoint = KeepLast(ending);
+  const bool failed = ending.over.how == log::End::kFailed;  // the rounds, as the log shall say
+  if (!ended.result.ok() && !failed) return ended;
+  const absl::Status logged = EndLog(ending);
+  if (!failed) ended.result = logged;
+  if (ended.result.ok()) folder_.DropJournal();
   return ended;
+}
+
+absl::Status RunWriter::EndLog(Ending& ending) {
+  MACAW_RETURN_IF_ERROR(error_);
+  MACAW_RETURN_IF_ERROR(
+      folder_.AppendRecord(std::move(ending.over), ending.since_start, ending.seconds));
+  return folder_.SyncLog();
 }
 
 absl::Status RunWriter::WriteResult(Ending& ending) {
@@ -169,18 +181,13 @@ absl::Status RunWriter::WriteResult(Ending& ending) {
   MACAW_RETURN_IF_ERROR(ending.status);
   MACAW_RETURN_IF_ERROR(error_);
   if (ending.checkpoint_first) MACAW_RETURN_IF_ERROR(KeepLast(ending));
-  if (!ending.has_result) {
-    folder_.DropJournal();
-    return absl::OkStatus();
-  }
+  if (!ending.has_result) return absl::OkStatus();
   SampleMemory();
   ending.facts.server_memory = memory_peak_;
   std::vector<ConstVectorView> models = {ending.model.view()};
   for (const FlatVector& model : ending.more_models) models.push_back(model.view());
   MACAW_RETURN_IF_ERROR(folder_.WriteUnlearned(ending.unlearned, ending.split.get(), ending.facts));
-  MACAW_RETURN_IF_ERROR(folder_.WriteFinal(models, ending.split.get(), ending.facts));
-  folder_.DropJournal();
-  return absl::OkStatus();
+  return folder_.WriteFinal(models, ending.split.get(), ending.facts);
 }
 
 absl::Status RunWriter::KeepLast(Ending& ending) {

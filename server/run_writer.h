@@ -67,9 +67,14 @@ class RunWriter {
   // checkpoint that is left.
   void Keep(Checkpoint checkpoint, std::function<void(Round)> kept);
 
-  // What is written at the end of a run, and in which order.
+  // What is written at the end of a run, and in which order. The log says last that the run is
+  // over: if the server is killed before, or cannot write what comes before, the journal is still
+  // there, and the next server goes on from it.
   struct Ending {
-    absl::Status status;          // how the rounds went
+    absl::Status status;  // how the rounds went
+    log::RunEnded over;   // with `since_start` and `seconds` as Record's
+    Duration since_start{};
+    double seconds = 0;
     bool has_checkpoint = false;  // false: there is no state from which a resume could continue
     bool checkpoint_first = false;
     bool has_result = true;  // false: the session adds nothing to the result that is there
@@ -103,6 +108,7 @@ class RunWriter {
   Ended End(Ending& ending);
   absl::Status WriteResult(Ending& ending);
   absl::Status KeepLast(Ending& ending);  // its checkpoint, if it has one
+  absl::Status EndLog(Ending& ending);
 
   const std::function<void(absl::Status)> failed_;
   // the writer's thread

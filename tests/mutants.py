@@ -627,6 +627,15 @@ MUTANTS = {
     ("server/run_ending.cc", "server", "*LeaveOneOutInterrupted*"): [
         ("models without a client that wait for their evaluation are forgotten",
          "checkpoint.owed_contributions = owed_contributions_;", "{}")],
+    ("server/run_ending.cc", "server", "*InsideADurableRound*"): [
+        ("Ctrl-C drops closed rounds that are not done again yet",
+         "engine_.caught_up() ? Carry(engine_.Interrupt()) : SuspendNow();", "Carry(engine_.Interrupt());")],
+    ("server/journal/journal.cc", "server", "JournalTest.*:ResumeInside*"): [
+        ("a checkpoint of rounds that are done again removes their parts",
+         "if (newest < newest_) return absl::OkStatus();", "{}")],
+    ("server/model_keeper.cc", "server", "*InsideARound*"): [
+        ("a round that is left behind has moved the model",
+         "if (!inside_round_) return true;", "if (!schema_.up.empty()) return true;")],
     ("server/run_ending.cc", "server", "Resume.*"): [
         ("an interrupted round's states are current after a resume",
          "StateVersions::Staged::kLeftOut);", "StateVersions::Staged::kIncluded);")],

@@ -41,12 +41,19 @@
 #include "data/dataset.h"
 #include "plan/real_arrivals.h"
 #include "server/checkpoint.h"
+#include "server/journal/recovery.h"
 #include "server/opening.h"
 #include "training/api/schedule.h"
 #include "training/backends.h"
 
 namespace macaw::cli {
 namespace {
+
+// Of a run with durable commits, from which it goes on without a checkpoint.
+bool HasJournal(const std::string& folder) { return FileExists(server::JournalFolder(folder)); }
+bool CanGoOn(const std::string& folder) {
+  return server::HasCheckpoint(folder) || HasJournal(folder);
+}
 
 // One run, from its configuration to its result on disk. The order matters: every error of the
 // configuration is found before a folder is made.
@@ -209,9 +216,12 @@ class Run {
     MACAW_RETURN_IF_ERROR(CheckStatesKept(options_.resume));
     if (options_.check) return absl::OkStatus();
     MACAW_ASSIGN_OR_RETURN(folder_, OpenRunFolder(options_.resume));
-    Say("resume", absl::StrCat(folder_->path, begins_again ? ": it has no checkpoint yet, so the "
-                                                             "run begins again from round 1"
-                                                           : ""));
+    const bool goes_on = config_.node.server.keeps_commits() && HasJournal(folder_->path);
+    Say("resume", absl::StrCat(folder_->path, !begins_again ? ""
+                                              : goes_on ? ": it has no checkpoint yet, so the run "
+                                                          "goes on from its journal"
+                                                        : ": it has no checkpoint yet, so the run "
+                                                          "begins again from round 1"));
     for (const std::string& note : ScheduleNotes(config_.run)) Say("note", note);
     for (const std::string& note : PrivacyNotesOf(config_, spec, catalogue_.algorithms()))
       Say("note", note);
@@ -378,14 +388,12 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
     // A run that was refused, or whose error would only repeat, is not resumed.
     const bool refused =
         absl::IsFailedPrecondition(end.status()) || absl::IsInvalidArgument(end.status());
-    const bool can_go_on =
-        !refused && options.replay.empty() && server::HasCheckpoint(run.folder());
+    const bool can_go_on = !refused && options.replay.empty() && CanGoOn(run.folder());
     return {.code = ExitCodeOf(end.status()), .go_on = can_go_on ? run.folder() : ""};
   }
   if (*end != SupervisedEnd::kFinished) {
-    return {
-        .code = kExitInterrupted,
-        .go_on = options.replay.empty() && server::HasCheckpoint(run.folder()) ? run.folder() : ""};
+    return {.code = kExitInterrupted,
+            .go_on = options.replay.empty() && CanGoOn(run.folder()) ? run.folder() : ""};
   }
   const absl::StatusOr<RunResult> result = ReadResult(run.folder());
   const absl::Status ended = result.ok() ? run.LookAfterStates() : result.status();

@@ -86,7 +86,7 @@ class RoundEngine {
   // ---- time and interruptions
   Effects Tick(TimePoint now);
   TimePoint NextDeadline() const;  // when to call Tick next
-  Effects Interrupt();
+  Effects Interrupt();  // only when caught_up(): the run ends with the rounds that are completed
   Effects Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
   // ---- operators (operations.cc, description.cc)
@@ -107,9 +107,6 @@ class RoundEngine {
   const std::vector<NumericProfile>& profiles() const { return profiles_; }
   uint32_t completed() const { return completed_; }
   const virtual_time::ClockState& clock() const { return clock_; }  // after those rounds
-  // Whether a phase of the open round has already changed the algorithm's state. Such a state is
-  // between two rounds' states and must not be written to a checkpoint.
-  bool mid_round() const { return phase_.phase().value > 0 && completed_ < phase_.round().value; }
   // False while rounds that an earlier server had closed are done again. The leases and parts of
   // the workers belong to the open round after those, and can be judged only once it is open.
   bool caught_up() const { return restored_.empty(); }

@@ -17,8 +17,8 @@ struct Standing {
   uint64_t cohort = 0;
   uint64_t waiting = 0, leased = 0;    // not settled yet
   uint64_t counted = 0, given_up = 0;  // settled
-  uint64_t arriving =
-      0;  // of a ArrivalStep: leased clients that have trained and count in this round
+  // Of an ArrivalStep: leased clients that have trained and count in this round.
+  uint64_t arriving = 0;
   bool overdue = false;  // the phase's deadline has passed
 
   bool complete() const { return waiting == 0 && leased == 0; }
@@ -79,8 +79,8 @@ class CompleteRounds : public RoundPolicy {
  public:
   struct Limits {
     uint32_t deaths = 3;  // workers that died while training one client, in one round
-    uint32_t lost_rounds =
-        5;  // in a row; a shorter run ends when all its rounds were lost. 0: none
+    // In a row; a shorter run ends when all its rounds were lost. 0: none.
+    uint32_t lost_rounds = 5;
   };
   CompleteRounds() = default;
   explicit CompleteRounds(const Limits& limits) : limits_(limits) {}

@@ -140,6 +140,12 @@ absl::StatusOr<Journal> Journal::Continue(const std::string& folder) {
   MACAW_ASSIGN_OR_RETURN(const FramesEnd end, ForEachValue<JournalNode>(nodes, note_table));
   MACAW_ASSIGN_OR_RETURN(journal.nodes_, FrameFile<JournalNode>::Open(nodes, end));
   const std::map<Round, std::string> files = PartsFiles(folder);
+  const auto note_round = [&](const JournalPart& part, uint64_t, uint64_t) {
+    journal.NoteRound(part);
+    return absl::OkStatus();
+  };
+  for (const auto& [from, path] : files)
+    MACAW_RETURN_IF_ERROR(ForEachValue<JournalPart>(path, note_round).status());
   MACAW_RETURN_IF_ERROR(journal.OpenParts(files.empty() ? Round(1) : files.rbegin()->first));
   return journal;
 }
@@ -168,6 +174,7 @@ absl::Status Journal::Add(const JournalNode& node) {
 absl::Status Journal::Add(const JournalPart& part) {
   std::span<const std::byte> sums;
   if (part.part.sums.bytes != nullptr) sums = part.part.sums.bytes->bytes();
+  NoteRound(part);
   return parts_.Add(part, sums);
 }
 
@@ -184,6 +191,7 @@ absl::Status Journal::NoteSynced(uint64_t log_bytes) {
 }
 
 absl::Status Journal::OnCheckpoint(Round newest, Round oldest) {
+  if (newest < newest_) return absl::OkStatus();
   MACAW_RETURN_IF_ERROR(OpenParts(Round(newest.value + 1)));
   const std::map<Round, std::string> files = PartsFiles(folder_);
   for (auto file = files.begin(); file != files.end(); ++file) {

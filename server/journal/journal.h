@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -69,14 +70,18 @@ class Journal {
   // been synced before.
   absl::Status NoteSynced(uint64_t log_bytes);
   // Tells the journal that there is a checkpoint of round `newest`, and none older than `oldest`.
-  // Starts the next file of parts, and removes files that are no longer needed.
+  // Starts the next file of parts, and removes files that are no longer needed. While rounds that
+  // an earlier server had closed are done again, the open file has parts of rounds after `newest`:
+  // then all files stay as they are.
   absl::Status OnCheckpoint(Round newest, Round oldest);
 
  private:
   explicit Journal(std::string folder) : folder_(std::move(folder)) {}
   absl::Status OpenParts(Round from);
+  void NoteRound(const JournalPart& part) { newest_ = std::max(newest_, part.part.round); }
 
   std::string folder_;
+  Round newest_;  // of the parts in all files
   FrameFile<JournalNode> nodes_;
   FrameFile<JournalPart> parts_;
   Fd synced_;

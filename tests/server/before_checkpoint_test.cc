@@ -76,5 +76,33 @@ TEST(BeforeCheckpoint, OfTheEndFailsTheCheckpointAndNotTheResult) {
   EXPECT_EQ(Checkpoints(folder.path()), 0u);
 }
 
+// The log must not say that the run is over: the next server goes on from the journal.
+TEST(BeforeCheckpoint, OfAnInterruptedRunLosesNoDurableRound) {
+  const TemporaryFolder folder, whole;
+  Options options = TinyOptions(folder.path(), 4);
+  options.config.durability = "commit";
+  options.config.checkpoint_every = 10;
+  options.before_checkpoint = [] { return absl::UnavailableError("the disk is full"); };
+  {
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    ASSERT_TRUE(worker.Register().ok());
+    worker.RunThrough(2);
+    ASSERT_TRUE(worker.WorkOnPart().has_value());
+    coordinator->Interrupt();
+    EXPECT_FALSE(worker.Work().has_value());
+    EXPECT_THAT(std::string(coordinator->Wait().status().message()), HasSubstr("the disk is full"));
+  }
+  EXPECT_FALSE(fixtures::HistoryOf(folder).ended().has_value());
+  options.resume = true;
+  options.before_checkpoint = nullptr;
+  EXPECT_EQ(Finish(options).rounds, 4u);
+  EXPECT_EQ(fixtures::HistoryOf(folder).sessions().back().completed, Round(2));
+  options.resume = false;
+  options.run_dir = whole.path();
+  Finish(options);
+  EXPECT_EQ(fixtures::RunBytes(folder.path()), fixtures::RunBytes(whole.path()));
+}
+
 }  // namespace
 }  // namespace macaw::server

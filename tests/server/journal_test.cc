@@ -205,6 +205,33 @@ TEST_F(JournalTest, KeepsThePartsThatTheOldestCheckpointNeeds) {
   EXPECT_EQ(commits, (std::vector<uint64_t>{5, 6})) << "after the checkpoint of round 4";
 }
 
+// A server that does six closed rounds again writes checkpoints of the first ones meanwhile.
+TEST_F(JournalTest, KeepsThePartsOfRoundsThatAreDoneAgain) {
+  {
+    Journal journal = *Journal::Begin(folder_, Round(1));
+    for (uint32_t round = 1; round <= 6; ++round)
+      ASSERT_TRUE(journal.Add(PartOf(1, round, round)).ok());
+  }
+  const auto commits = [&] {
+    std::vector<uint64_t> commits;
+    const JournalContent content = *ReadJournal(folder_);
+    for (const auto& [key, part] : content.parts) commits.push_back(key.second);
+    return commits;
+  };
+  Journal journal = *Journal::Continue(folder_);
+  for (uint32_t round = 1; round <= 5; ++round) {
+    ASSERT_TRUE(journal.OnCheckpoint(Round(round), Round(std::max(2U, round) - 1)).ok());
+    ASSERT_EQ(commits(), (std::vector<uint64_t>{1, 2, 3, 4, 5, 6})) << round;
+  }
+  ASSERT_TRUE(journal.Add(PartOf(1, 7, 7)).ok());  // of the open round
+  ASSERT_TRUE(journal.OnCheckpoint(Round(6), Round(5)).ok());
+  EXPECT_EQ(commits().size(), 7u);
+  ASSERT_TRUE(journal.OnCheckpoint(Round(7), Round(6)).ok());
+  ASSERT_TRUE(journal.Add(PartOf(1, 8, 8)).ok());
+  ASSERT_TRUE(journal.OnCheckpoint(Round(8), Round(7)).ok());
+  EXPECT_EQ(commits(), (std::vector<uint64_t>{8})) << "after the checkpoint of round 7";
+}
+
 TEST_F(JournalTest, OnlyItsOwnerMayReadIt) {
   Journal journal = *Journal::Begin(folder_, Round(1));
   ASSERT_TRUE(journal.Add(NodeOf(1)).ok());

@@ -14,6 +14,7 @@ namespace {
 
 using fixtures::FakeWorker;
 using fixtures::Finish;
+using fixtures::HistoryOf;
 using fixtures::Lines;
 using fixtures::RunBytes;
 using fixtures::Slurp;
@@ -33,12 +34,12 @@ Options DurableTiny(const std::string& run_dir) {
   return options;
 }
 
-// Runs a server that ends inside round 4, before the first checkpoint.
-void LeaveInsideRound4(const Options& options) {
+// Runs a server that ends inside the round after `done`, before the first checkpoint.
+void LeaveInsideARound(const Options& options, uint32_t done = kDone) {
   const auto server = StartTiny(options);
   FakeWorker worker(*server);
   ASSERT_TRUE(worker.Register().ok());
-  worker.RunThrough(kDone);
+  worker.RunThrough(done);
   ASSERT_TRUE(worker.WorkOnPart().has_value());
   server->Suspend();
   ASSERT_TRUE(server->Wait().ok());
@@ -46,7 +47,7 @@ void LeaveInsideRound4(const Options& options) {
 
 class ResumeInside : public testing::Test {
  protected:
-  void SetUp() override { LeaveInsideRound4(DurableTiny(folder_.path())); }
+  void SetUp() override { LeaveInsideARound(DurableTiny(folder_.path())); }
 
   Options Resumed(const std::function<void(Options&)>& change = {}) const {
     Options options = DurableTiny(folder_.path());
@@ -91,6 +92,33 @@ TEST_F(ResumeInside, TakesAnotherNumberOfRoundsBetweenCheckpoints) {
   ExpectItGoesOn(Resumed([](Options& options) { options.config.checkpoint_every = 2; }));
 }
 
+// Checkpoints are written while rounds are done again from parts that lie in one file.
+TEST(ResumeInsideALongRun, TakesMoreFrequentCheckpointsAlsoIfItIsKilledAgain) {
+  for (const uint32_t every : {1, 2, 3}) {
+    const TemporaryFolder whole, folder;
+    Options options = DurableTiny(whole.path());
+    options.run.rounds = 10;
+    Finish(options);
+    options.run_dir = folder.path();
+    LeaveInsideARound(options, 8);
+    options.resume = true;
+    options.config.checkpoint_every = every;
+    {
+      const auto server = StartTiny(options);
+      FakeWorker worker(*server);
+      ++worker.identity().incarnation;
+      ASSERT_TRUE(worker.Register().ok());
+      ASSERT_TRUE(worker.WorkOnPart().has_value());  // of round 9
+      server->Suspend();
+      ASSERT_TRUE(server->Wait().ok());
+    }
+    EXPECT_EQ(HistoryOf(folder).sessions().back().completed, Round(8)) << every;
+    EXPECT_EQ(Finish(options).rounds, 10u) << every;
+    EXPECT_TRUE(HistoryOf(folder).sessions().back().goes_on);
+    EXPECT_EQ(RunBytes(folder.path()), RunBytes(whole.path())) << every;
+  }
+}
+
 // Without a rule that may end the run, a round begins before the metrics of the one before.
 TEST_F(ResumeInside, RefusesARuleThatWouldHaveHadToJudgeBefore) {
   EXPECT_THAT(Refusal([](Options& options) { options.config.budget.bytes_down = 1e9; }),
@@ -117,7 +145,7 @@ TEST(ResumeInsideWithABudget, RefusesASmallerOneThatWasSpentInAnEarlierRound) {
   const TemporaryFolder folder;
   Options options = DurableTiny(folder.path());
   options.config.budget.bytes_down = 1e9;
-  LeaveInsideRound4(options);
+  LeaveInsideARound(options);
   options.resume = true;
   Options smaller = options;
   smaller.config.budget.bytes_down = 1;
