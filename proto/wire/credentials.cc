@@ -24,8 +24,8 @@ using identity::Certificate;
 
 constexpr unsigned int kWatchSeconds = 1;
 
-// What is set once, before the first use of gRPC: it reads GRPC_VERBOSITY when it begins, also for a
-// socket without TLS.
+// What is set once, before the first use of gRPC, also that without TLS: it reads GRPC_VERBOSITY
+// when it begins.
 //  - This gRPC has no setting for the lowest version of TLS. The list of ciphers that it takes from
 //    the environment is for TLS 1.2 alone: with one that no certificate here fits, only TLS 1.3 is
 //    left.
