@@ -202,7 +202,7 @@ class Slurm(unittest.TestCase):
         self.assertNotIn("requeue", said)
 
     def test_a_preempted_job_is_queued_again(self) -> None:
-        job = self.start("out", WORKER_SECONDS="60", WORKER_CODE="3")
+        job = self.start("out", WORKER_SECONDS="8", WORKER_CODE="3")
         certificate = self.folder / "out/worker-1/identity/node.crt"
         for _ in range(300):
             if certificate.exists():
