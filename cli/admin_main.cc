@@ -22,7 +22,9 @@
 #include "cli/admin/results_folder.h"
 #include "cli/admin/view.h"
 #include "cli/check_server.h"
+#include "cli/command_line.h"
 #include "cli/process/exit.h"
+#include "cli/process/named_clients.h"
 #include "cli/process/signals.h"
 #include "core/files.h"
 #include "core/shell.h"
@@ -50,15 +52,17 @@ struct AdminArguments {
 absl::StatusOr<std::string> AddressOf(const AdminArguments& arguments) {
   if (!arguments.server.empty()) return arguments.server;
   if (!arguments.standing.empty()) {
-    const absl::StatusOr<std::string> at = ReadFile(arguments.standing + "/queue-address");
+    const std::string file = arguments.standing + "/queue-address";
+    const absl::StatusOr<std::string> at = ReadFile(file);
     if (at.ok()) return std::string(absl::StripAsciiWhitespace(*at));
+    if (!absl::IsNotFound(at.status())) return at.status();
     return absl::NotFoundError(absl::StrCat(arguments.standing,
                                             " is not the folder of a standing "
                                             "server (macaw-server --standing)"));
   }
   const std::string& run = arguments.run_dir;
   if (!FileExists(run + "/config.toml"))
-    return absl::NotFoundError(absl::StrCat(run, " is not the folder of a run"));
+    return MissingFile(run + "/config.toml", absl::StrCat(run, " is not the folder of a run"));
   const absl::StatusOr<std::string> written = ReadFile(run + "/admin-address");
   if (written.ok()) return std::string(absl::StripAsciiWhitespace(*written));
   return absl::StrCat("unix:", run, "/admin.sock");
@@ -198,7 +202,8 @@ absl::Status FetchResults(const AdminArguments& arguments, wire::AdminClient& se
 
 absl::Status Invite(const AdminArguments& arguments, wire::AdminClient& server) {
   wire::NodeInvite invite = arguments.invite;
-  invite.clients.insert(invite.clients.end(), arguments.whole.begin(), arguments.whole.end());
+  MACAW_ASSIGN_OR_RETURN(invite.clients,
+                         ClientsNamed(invite.role, invite.clients, arguments.whole));
   MACAW_ASSIGN_OR_RETURN(const wire::InviteCode code, server.Invite(invite));
   // The code alone is on standard output, for scripts.
   std::cout << code.code << std::endl;
@@ -356,6 +361,7 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
 }
 
 int Main(int argc, char** argv) {
+  HoldStandardStreams();
   ExplainEndings("macaw");
   CLI::App app("What `macaw admin` and `macaw doctor --server` run", "macaw");
   app.require_subcommand(1);
@@ -368,11 +374,7 @@ int Main(int argc, char** argv) {
   doctor->add_option("--identity", *identity, "The node's folder, where the server asks for one");
   doctor->final_callback(
       [=, &run] { run = [=] { return Report(CheckServer(*server, *identity)); }; });
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
+  if (const auto code = ParseCommandLine(app, "macaw", argc, argv)) return *code;
   return run();
 }
 

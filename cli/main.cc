@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "cli/command_line.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "cli/process/programs.h"
@@ -38,10 +39,11 @@ int BecomeAdmin(char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  HoldStandardStreams();
   if (IsForAdmin(argc, argv)) return BecomeAdmin(argv);
   ExplainEndings("macaw");
   std::error_code gone;
-  std::filesystem::current_path(gone);
+  (void)std::filesystem::current_path(gone);
   if (gone) {
     PrintError("macaw", absl::StrCat("the folder that you are in cannot be used (", gone.message(),
                                      "): cd to one that exists"));
@@ -58,11 +60,7 @@ int Main(int argc, char** argv) {
         AddSweep,    AddPlan,   AddPki,      AddAudit})
     add(app, run);
   app.add_subcommand("admin", "See and steer a run while it goes on");  // for the list; see above
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
+  if (const auto code = ParseCommandLine(app, "macaw", argc, argv)) return *code;
   return run();
 }
 

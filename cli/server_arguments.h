@@ -1,8 +1,11 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "cli/standing/standing.h"
 
 namespace macaw::cli {
 
@@ -18,5 +21,11 @@ struct ServerArguments {
   std::string kept_config() const { return run_dir + "/config.toml"; }
   std::string node_config() const { return run_dir + "/node.toml"; }  // the part for the workers
 };
+
+// Binds the command line to both.
+void AddOptions(CLI::App& app, ServerArguments& arguments, StandingOptions& standing);
+
+// Which option names a descriptor that is not open; "": none does.
+std::string ClosedDescriptor(const ServerArguments& arguments);
 
 }  // namespace macaw::cli

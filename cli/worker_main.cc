@@ -22,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "cli/check_node.h"
+#include "cli/command_line.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
@@ -398,12 +399,13 @@ int Renew(const WorkerArguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
-  ExplainEndings("macaw-worker");
+  HoldStandardStreams();
+  ExplainEndings("macaw-worker", Endings::kLogLine);
   WorkerArguments arguments{.argv = argv};
   CLI::App app("A worker: leases clients from a server and trains them here", "macaw-worker");
   app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);
   AddOptions(app, arguments);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = ParseCommandLine(app, "macaw-worker", argc, argv)) return *code;
   if (arguments.enrol) return Enrol(arguments);
   if (arguments.renew) return Renew(arguments);
   if (arguments.doctor) {

@@ -19,7 +19,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -240,6 +242,21 @@ std::string FindOnPath(const std::string& command) {
   return command;
 }
 
+namespace {
+
+// The text of a process's last line, whatever form the log has (FormatEnding in core/logging.h).
+std::string TextOfEnding(absl::string_view line) {
+  constexpr absl::string_view kBefore = R"("room":"end","message":")";
+  if (absl::ConsumePrefix(&line, "<3>")) return std::string(line);
+  const size_t at = line.find(kBefore);
+  if (!absl::StartsWith(line, "{") || at == line.npos || !absl::ConsumeSuffix(&line, "\"}"))
+    return std::string(line);
+  return absl::StrReplaceAll(line.substr(at + kBefore.size()),
+                             {{R"(\u000a)", " "}, {R"(\")", "\""}, {R"(\\)", "\\"}});
+}
+
+}  // namespace
+
 std::string LastErrorLine(const std::string& log, uint64_t begin) {
   const absl::StatusOr<std::string> text = ReadFile(log);
   if (!text.ok() || text->size() < begin) return "";
@@ -251,9 +268,9 @@ std::string LastErrorLine(const std::string& log, uint64_t begin) {
   for (const absl::string_view raw : absl::StrSplit(tail, '\n')) {
     const absl::string_view line = absl::StripAsciiWhitespace(raw);
     if (line.empty()) continue;
-    last = std::string(line);
-    if (absl::StrContains(line, "error")) last_error = last;
-    if (absl::StrContains(line, ": error: ")) verdict = last;
+    last = TextOfEnding(line);
+    if (absl::StrContains(last, "error")) last_error = last;
+    if (absl::StrContains(last, ": error: ")) verdict = last;
   }
   return !verdict.empty() ? verdict : !last_error.empty() ? last_error : last;
 }

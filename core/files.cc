@@ -89,6 +89,12 @@ absl::StatusOr<uint64_t> FileSize(const std::string& path) {
 
 bool FileExists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
+absl::Status MissingFile(const std::string& path, absl::string_view missing) {
+  if (::access(path.c_str(), F_OK) != 0 && errno != ENOENT && errno != ENOTDIR)
+    return FileError("cannot open", path);
+  return absl::NotFoundError(missing);
+}
+
 absl::Status SyncDirectory(const std::string& path) {
   const Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.open()) return FileError("cannot open folder", path);

@@ -21,6 +21,9 @@ absl::Status FileError(absl::string_view what, absl::string_view path, int error
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::StatusOr<uint64_t> FileSize(const std::string& path);
 bool FileExists(const std::string& path);
+// Why FileExists is false. The error is `missing` if the file is not there, and "cannot open
+// /some/file: Permission denied" if nobody can tell, as below a folder that may not be entered.
+absl::Status MissingFile(const std::string& path, absl::string_view missing);
 // Creates the folder and all folders above it. New folders survive a crash of the machine.
 absl::Status MakeDirectories(const std::string& path);
 

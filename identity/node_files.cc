@@ -24,9 +24,9 @@ IdentityFiles IdentityFiles::In(const std::string& folder) {
 
 absl::StatusOr<NodeIdentity> ReadIdentity(const IdentityFiles& files) {
   if (!FileExists(files.certificate)) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no ", files.certificate,
-                     ": this node has not enrolled yet (macaw-worker enrol)"));
+    return MissingFile(files.certificate,
+                       absl::StrCat("there is no ", files.certificate,
+                                    ": this node has not enrolled yet (macaw-worker enrol)"));
   }
   struct stat info {};
   if (::stat(files.key.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0) {

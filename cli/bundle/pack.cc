@@ -84,7 +84,8 @@ class Packer {
 
   absl::Status CheckOver() const {
     if (!FileExists(In("config.toml")))
-      return absl::NotFoundError(absl::StrCat(options_.run, " is not the folder of a run"));
+      return MissingFile(In("config.toml"),
+                         absl::StrCat(options_.run, " is not the folder of a run"));
     if (FileExists(In("summary.json")) && FileExists(In("metrics.jsonl"))) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat(options_.run,

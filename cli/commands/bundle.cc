@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
+#include "core/shell.h"
 #include "core/spelling.h"
 #include "core/status.h"
 
@@ -32,7 +33,8 @@ absl::Status PackAndTell(const BundleCommand& command) {
     std::cout << absl::StreamFormat("%-10s %s\n", first ? "not in it" : "", what);
     first = false;
   }
-  std::cout << absl::StreamFormat("%-10s macaw verify %s\n", "check", packed.path) << std::flush;
+  std::cout << absl::StreamFormat("%-10s macaw verify %s\n", "check", ForShell(packed.path))
+            << std::flush;
   return absl::OkStatus();
 }
 

@@ -100,9 +100,9 @@ absl::Status Show(const LogCommand& command) {
   const std::string path = command.run + "/rounds.log";
   if (!FileExists(path)) {
     if (!FileExists(command.run + "/config.toml"))
-      return absl::NotFoundError(absl::StrCat(command.run, " is not the folder of a run"));
-    return absl::NotFoundError(absl::StrCat(command.run, " has no log of its rounds (", path,
-                                            "): an older Macaw has written it"));
+      return MissingFile(path, absl::StrCat(command.run, " is not the folder of a run"));
+    return MissingFile(path, absl::StrCat(command.run, " has no log of its rounds (", path,
+                                          "): an older Macaw has written it"));
   }
   log::Sessions sessions;
   {

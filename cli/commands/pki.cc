@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -13,16 +14,15 @@
 #include "absl/time/clock.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
+#include "cli/process/named_clients.h"
 #include "core/files.h"
 #include "core/shell.h"
 #include "core/spelling.h"
 #include "core/status.h"
-#include "core/utf8.h"
 #include "identity/audit.h"
 #include "identity/authority.h"
 #include "identity/backup.h"
 #include "identity/signed_head.h"
-#include "proto/fleet/client_table.h"
 
 namespace macaw::cli {
 namespace {
@@ -92,34 +92,14 @@ std::string ClientsOf(const identity::Grant& grant) {
                       " … (", grant.owns.size(), ")");
 }
 
-// Refuses names with which no node could ever join. One empty text (`--clients ""`) is no client.
-absl::Status CheckClients(const std::vector<std::string>& clients) {
-  if (clients == std::vector<std::string>{""}) return absl::OkStatus();
-  std::vector<std::string> once;
-  for (const std::string& client : clients) {
-    if (!IsUtf8(client)) {
-      return absl::InvalidArgumentError(absl::StrCat("the client \"", EscapeToUtf8(client),
-                                                     "\" is not UTF-8: write its name in UTF-8"));
-    }
-    if (std::ranges::find(once, client) == once.end()) once.push_back(client);
-  }
-  return fleet::CheckNames(once);
-}
-
-std::vector<std::string> Together(std::vector<std::string> clients,
-                                  const std::vector<std::string>& whole) {
-  clients.insert(clients.end(), whole.begin(), whole.end());
-  return clients;
-}
-
 absl::Status Invite(const PkiInvite& command) {
   MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(command.folder));
   identity::NewNode node;
   identity::Grant& grant = node.grant;
   grant.subject.name = command.name;
   MACAW_ASSIGN_OR_RETURN(grant.subject.role, identity::ParseRole(command.role));
-  const std::vector<std::string> clients = Together(command.clients, command.whole);
-  MACAW_RETURN_IF_ERROR(CheckClients(clients));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> clients,
+                         ClientsNamed(command.role, command.clients, command.whole));
   SetClients(clients, grant);
   MACAW_ASSIGN_OR_RETURN(node.lifetime, ParseTime("--lifetime", command.lifetime, node.lifetime));
   MACAW_ASSIGN_OR_RETURN(node.open_for, ParseTime("--open-for", command.open_for, node.open_for));
@@ -172,7 +152,7 @@ absl::StatusOr<std::optional<identity::Certificate>> AuthorityBeside(const std::
 }
 
 absl::Status VerifyFile(const std::string& path, const std::string& head) {
-  if (!FileExists(path)) return absl::NotFoundError(absl::StrCat("there is no ", path));
+  if (!FileExists(path)) return MissingFile(path, absl::StrCat("there is no ", path));
   MACAW_ASSIGN_OR_RETURN(const auto authority, AuthorityBeside(path));
   std::optional<identity::SignedHead> is_signed;
   if (authority.has_value()) {
@@ -208,7 +188,8 @@ absl::Status VerifyFile(const std::string& path, const std::string& head) {
 }
 
 absl::Status Verify(const std::string& path, const std::string& head) {
-  if (!std::filesystem::is_directory(path)) return VerifyFile(path, head);
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(path, unreadable)) return VerifyFile(path, head);
   if (!head.empty())
     return absl::InvalidArgumentError("--head is of one file: name registry.jsonl or audit.jsonl");
   MACAW_RETURN_IF_ERROR(VerifyFile(path + "/registry.jsonl", ""));
@@ -228,8 +209,8 @@ int PkiInit(const std::string& folder, const std::string& name) {
   std::cout << "made the authority \"" << name << "\" in " << folder
             << ". Its key must not get lost or out.\n"
             << "serve    macaw-server --config RUN.toml --run-dir DIR --listen 0.0.0.0:47100 "
-            << "--authority " << folder << "\n"
-            << "invite   macaw pki invite --dir " << folder << " NAME" << std::endl;
+            << "--authority " << ForShell(folder) << "\n"
+            << "invite   macaw pki invite --dir " << ForShell(folder) << " NAME" << std::endl;
   return kExitOk;
 }
 
@@ -238,11 +219,12 @@ int PkiInviteNode(const PkiInvite& invite) { return Report(Invite(invite)); }
 int PkiList(const std::string& folder, bool json) { return Report(List(folder, json)); }
 
 int PkiAssign(const std::string& folder, const std::string& name,
-              const std::vector<std::string>& clients) {
+              const std::vector<std::string>& listed, const std::vector<std::string>& whole) {
   const auto assign = [&]() -> absl::Status {
     MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(folder));
     identity::Grant grant;
-    MACAW_RETURN_IF_ERROR(CheckClients(clients));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> clients,
+                           ClientsNamed(/*role=*/"", listed, whole));
     SetClients(clients, grant);
     return authority->Assign(name, grant.owns, grant.owns_any, absl::Now());
   };
@@ -355,7 +337,7 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
   AddClientOption(names, *whole);
   names->require_option(1, 2);
   assign->final_callback([=, folder = assign_folder, &run] {
-    run = [=] { return PkiAssign(*folder, *assigned, Together(*clients, *whole)); };
+    run = [=] { return PkiAssign(*folder, *assigned, *clients, *whole); };
   });
 
   const auto [revoke, revoke_folder] = add("revoke", "Shut a node out, from its next call on");

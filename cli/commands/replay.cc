@@ -58,8 +58,8 @@ std::string LogOf(const std::string& run) { return run + "/rounds.log"; }
 // Reads a log, and refuses it unless it contains everything that a replay needs.
 absl::StatusOr<log::History> ReadRepeatable(const std::string& run) {
   if (!FileExists(LogOf(run))) {
-    return absl::NotFoundError(
-        absl::StrCat(run, " has no log of rounds (", LogOf(run), "), so it cannot be repeated"));
+    return MissingFile(LogOf(run), absl::StrCat(run, " has no log of rounds (", LogOf(run),
+                                                "), so it cannot be repeated"));
   }
   MACAW_ASSIGN_OR_RETURN(log::History history, log::ReadHistory(LogOf(run)));
   if (history.completed().value == 0)

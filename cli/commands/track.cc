@@ -33,7 +33,8 @@ constexpr Duration kAtMost =
 
 absl::Status Track(const TrackCommand& command) {
   if (!FileExists(command.run + "/config.toml"))
-    return absl::NotFoundError(absl::StrCat(command.run, " is not the folder of a run"));
+    return MissingFile(command.run + "/config.toml",
+                       absl::StrCat(command.run, " is not the folder of a run"));
   MACAW_ASSIGN_OR_RETURN(TrackConfig config, ReadTrackConfig(command.run));
   if (!command.to.empty()) config.to = command.to;
   if (!command.mlflow_uri.empty()) config.mlflow_uri = command.mlflow_uri;

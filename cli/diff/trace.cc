@@ -400,10 +400,12 @@ std::vector<uint32_t> Trace::RoundsWithoutRow() const {
 absl::StatusOr<Trace> ReadTrace(const std::string& path, const Renames& renames) {
   Trace trace;
   trace.path = path;
-  if (!FileExists(path)) return FileError("cannot open", path, ENOENT);
-  if (FileExists(path + "/config.toml")) {
+  if (!FileExists(path)) return FileError("cannot open", path);
+  if (const std::string config = path + "/config.toml"; FileExists(config)) {
     MACAW_RETURN_IF_ERROR(ReadRun(path, renames, trace));
     return trace;
+  } else if (const absl::Status why = MissingFile(config, ""); !absl::IsNotFound(why)) {
+    return why;
   }
   if (FileExists(path + "/sweep.json")) {
     return absl::InvalidArgumentError(

@@ -1,5 +1,6 @@
 #include "cli/process/exit.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -16,19 +17,21 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "core/logging.h"
 
 namespace macaw::cli {
 namespace {
 
 const char* uncaught_program = "macaw";
 
+LogForm uncaught_form = LogForm::kPlain;
+
 // Allocates nothing: there may be no memory left.
 void Print(const char* what, const char* advice) {
-  char line[512];
-  const int size =
-      std::snprintf(line, sizeof(line), "%s: error: %.300s%s\n", uncaught_program, what, advice);
-  if (size <= 0) return;
-  const size_t length = std::min(static_cast<size_t>(size), sizeof(line) - 1);
+  char text[512];
+  std::snprintf(text, sizeof(text), "%s: error: %.300s%s", uncaught_program, what, advice);
+  char line[1024];
+  const size_t length = FormatEnding(uncaught_form, uncaught_program, text, line);
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line, length);
 }
 
@@ -84,7 +87,9 @@ int ExitCodeOf(const absl::Status& status) {
 }
 
 void PrintError(absl::string_view program, absl::string_view message) {
-  const std::string line = absl::StrCat(program, ": error: ", message, "\n");
+  const std::string text = absl::StrCat(program, ": error: ", message);
+  std::string line(6 * text.size() + 256, '\0');  // a byte is six at most
+  line.resize(FormatEnding(uncaught_form, uncaught_program, text, line));
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -101,10 +106,20 @@ int CloseOutput(const char* program, int code) {
   return code == kExitOk ? kExitFailed : code;
 }
 
-void ExplainEndings(const char* program) {
+void ExplainEndings(const char* program, Endings form) {
   uncaught_program = program;
+  uncaught_form = form == Endings::kLogLine ? LogFormAskedFor() : LogForm::kPlain;
   std::set_terminate(OnTerminate);
   ::signal(SIGXFSZ, SIG_IGN);
+}
+
+void HoldStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // It gets this number, the lowest that is free.
+    [[maybe_unused]] const int held =
+        ::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+  }
 }
 
 }  // namespace macaw::cli

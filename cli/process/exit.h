@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -22,7 +24,8 @@ constexpr int kExitInterrupted = 130;
 int ExitCodeOf(const absl::Status& status);
 
 // Prints "PROGRAM: error: MESSAGE" to standard error, in one write: log lines of other threads stay
-// whole lines before or after it.
+// whole lines before or after it. After ExplainEndings(..., Endings::kLogLine) it has the form of
+// the log's lines.
 void PrintError(absl::string_view program, absl::string_view message);
 
 // Prints "macaw: error: …" to standard error unless the status is OK. Returns the exit code.
@@ -33,11 +36,21 @@ int Report(const absl::Status& status);
 // of a pipe has gone (`| head`) is no error. A server does without: its answer is the run's folder.
 int CloseOutput(const char* program, int code);
 
+// The form of the line that says why a program ends. kText: "PROGRAM: error: …", as people want it
+// of a command. kLogLine: the same with its priority under journald (JOURNAL_STREAM), and an object
+// with MACAW_LOG_FORMAT=json, as the lines of the log (core/logging.h).
+enum class Endings : uint8_t { kText, kLogLine };
+
 // After this call, an exception that nobody catches, on any thread, ends the process with one line
 // "PROGRAM: error: …". The exit code is kExitFailed if memory or threads have run out. Any library
 // may meet these limits, so there is no other place to catch them. `program` must live until the
 // process ends. A write beyond the limit of a file's size (ulimit -f) fails as one on a full disk
 // does, and no signal ends the process.
-void ExplainEndings(const char* program);
+void ExplainEndings(const char* program, Endings form = Endings::kText);
+
+// The first step of a program: opens /dev/null for each of standard input, output and error that is
+// closed. A file of the run would get its number otherwise, and what is printed with it. Standard
+// output is opened for reading alone, so that writing to it fails as before (CloseOutput).
+void HoldStandardStreams();
 
 }  // namespace macaw::cli

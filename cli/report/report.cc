@@ -223,7 +223,8 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
   if (FileExists(folder + "/metrics.jsonl")) {
     MACAW_ASSIGN_OR_RETURN(rows, RowsOf(folder + "/metrics.jsonl"));
   } else if (!FileExists(folder + "/config.toml")) {
-    return absl::NotFoundError(
+    return MissingFile(
+        folder + "/config.toml",
         absl::StrCat(folder, " holds no run: it has no metrics.jsonl and no config.toml"));
   }
   Json run = {{"folder", folder}, {"rounds", rows.size()}, {"end", "not over"}};

@@ -128,8 +128,11 @@ std::string NotPairedText(const ResultTable& table, const std::string& metric) {
 
 // Behind the name of a folder that has no result.
 std::string WhyNoResult(const std::string& folder) {
-  if (FileExists(folder + "/config.toml")) return NotEndedText(folder);
-  const std::string unreadable = WhyUnreadable(folder);
+  const std::string config = folder + "/config.toml";
+  if (FileExists(config)) return NotEndedText(folder);
+  std::string unreadable = WhyUnreadable(folder);
+  if (const absl::Status why = MissingFile(config, ""); !absl::IsNotFound(why))
+    unreadable = std::string(why.message());
   return unreadable.empty() ? " holds no run: it has no summary.json"
                             : absl::StrCat(" holds no run that can be read: ", unreadable);
 }

@@ -51,7 +51,8 @@ absl::StatusOr<std::string> NewestIn(const std::string& run) {
     if (checkpoint.empty() || (known && round <= rounds->get<uint64_t>())) return last;
   }
   if (!checkpoint.empty()) return checkpoint;
-  return absl::NotFoundError(
+  return MissingFile(
+      run + "/config.toml",
       absl::StrCat(run, FileExists(run + "/config.toml")
                             ? " has no model yet: a run keeps one with each checkpoint "
                               "(run.checkpoint_every) and when it ends"

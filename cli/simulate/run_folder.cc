@@ -176,8 +176,8 @@ absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::stri
 
 absl::StatusOr<HeldFolder> OpenRunFolder(const std::string& path) {
   if (!FileExists(path + "/config.toml")) {
-    return absl::NotFoundError(
-        absl::StrCat(path, " holds no run to resume: it has no config.toml"));
+    return MissingFile(path + "/config.toml",
+                       absl::StrCat(path, " holds no run to resume: it has no config.toml"));
   }
   return MakeAndHold(path);
 }

@@ -75,7 +75,8 @@ absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates
     return absl::OkStatus();
   }
   if (!FileExists(options.path + "/store"))
-    return absl::NotFoundError(absl::StrCat(options.path, " holds no client states"));
+    return MissingFile(options.path + "/store",
+                       absl::StrCat(options.path, " holds no client states"));
   MACAW_ASSIGN_OR_RETURN(
       std::unique_ptr<state::DiskStateStore> disk,
       state::DiskStateStore::Open(options.path, std::move(schema), states.newest().run_id));
@@ -114,7 +115,7 @@ absl::Status RemoveFiles(const std::string& folder) {
 
 absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use) {
   const std::string file = run + "/config.toml";
-  if (!FileExists(file)) return absl::NotFoundError(absl::StrCat(run, " holds no run"));
+  if (!FileExists(file)) return MissingFile(file, absl::StrCat(run, " holds no run"));
   MACAW_RETURN_IF_ERROR(CheckStatesKept(run));
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(file));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));

@@ -33,8 +33,10 @@
 #include "cli/standing/queue_page.h"
 #include "core/child.h"
 #include "core/files.h"
+#include "core/listen_tcp.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "proto/wire/address.h"
 #include "proto/wire/admin.h"
 
 namespace macaw::cli {
@@ -259,6 +261,15 @@ class Runner {
   RestartPolicy policy_;
 };
 
+// The address with a port: one for the standing server and all its runs, so that workers find each
+// of them there. Where none is named, one that is free now.
+absl::StatusOr<std::string> WithPort(const std::string& listen) {
+  MACAW_ASSIGN_OR_RETURN(wire::Address address, wire::ParseAddress(listen));
+  if (!address.is_unix && address.port == 0)
+    MACAW_RETURN_IF_ERROR(ListenTcp(address.host, address.port).status());
+  return address.Text();
+}
+
 }  // namespace
 
 absl::Status CheckSubmittedPlan(const std::string& name, const std::string& plan) {
@@ -285,7 +296,9 @@ absl::Status CheckSubmittedPlan(const std::string& name, const std::string& plan
   return SpecOf(*config).status();
 }
 
-absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals) {
+absl::StatusOr<int> Stand(const StandingOptions& asked, SignalFd& signals) {
+  StandingOptions options = asked;
+  MACAW_ASSIGN_OR_RETURN(options.listen, WithPort(asked.listen));
   MACAW_RETURN_IF_ERROR(MakeDirectories(options.folder));
   MACAW_ASSIGN_OR_RETURN(const Fd lock, LockFolder(options.folder));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<RunQueue> queue, RunQueue::Open(options.folder));
@@ -322,6 +335,7 @@ absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals) {
   MACAW_RETURN_IF_ERROR(AtomicWriteFile(options.folder + "/queue-address", here->address() + "\n"));
   Runner runner(options, programs + "/macaw-server", *queue, door);
   MACAW_RETURN_IF_ERROR(runner.Attend());
+  Logger("queue").Info(absl::StrCat("workers_dial ", options.listen));
   Logger("queue").Info(absl::StrCat("waits_for_runs ", address));
   NotifyManager("READY=1");
 

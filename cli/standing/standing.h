@@ -10,7 +10,7 @@ namespace macaw::cli {
 
 struct StandingOptions {
   std::string folder;      // of the queue and its runs
-  std::string listen;      // where workers reach each run; a port that is the same for all
+  std::string listen;      // where workers reach each run; port 0: a free one, the same for all
   std::string authority;   // of the fleet; "": none
   std::string admin;       // where runs are submitted, besides the socket queue.sock in the folder
   std::string run_admin;   // server.admin of each run; "": the socket in the run's folder

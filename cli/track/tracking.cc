@@ -114,6 +114,7 @@ absl::StatusOr<Tracking> Tracking::Start(const std::string& folder, const TrackC
   absl::StatusOr<Child> child = Child::Spawn(spec);
   if (!child.ok()) return NeedsPython(child.status().message());
   tracking.child_ = *std::move(child);
+  tracking.python_ = *python;
   tracking.until_ = std::move(until.write);
   tracking.said_ = std::move(say.read);
   return tracking;
@@ -121,6 +122,7 @@ absl::StatusOr<Tracking> Tracking::Start(const std::string& folder, const TrackC
 
 void Tracking::ReadSaid() {
   for (std::string& line : reader_.Read(said_.get())) lines_.push_back(std::move(line));
+  has_spoken_ = has_spoken_ || !lines_.empty();
   if (reader_.ended()) said_.Close();
 }
 
@@ -158,8 +160,9 @@ bool Tracking::Finish(int signals) {
     lines_.push_back("the trackers' process did not end in time and was killed");
   } else if (waited == Waited::kInterrupted) {
     lines_.push_back("interrupted: the trackers may lack rows; run macaw track again");
-  } else if (!exit.ok() && exit.code != kSomethingLeft) {
-    lines_.push_back(absl::StrCat("the trackers' process ended early: ", exit.Text()));
+  } else if (!exit.ok() && (exit.code != kSomethingLeft || !has_spoken_)) {
+    lines_.push_back(
+        absl::StrCat("the trackers' process (", python_, ") ended early: ", exit.Text()));
   }
   return exit.ok();
 }

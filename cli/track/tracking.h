@@ -45,6 +45,8 @@ class Tracking {
   Fd said_;
   LineReader reader_;
   std::vector<std::string> lines_;
+  std::string python_;
+  bool has_spoken_ = false;  // the process has said what is left, and why
   Duration at_most_{};
 };
 

@@ -24,14 +24,15 @@ using identity::Certificate;
 
 constexpr unsigned int kWatchSeconds = 1;
 
-// What is set once, before the first connection.
+// What is set once, before the first use of gRPC, also that without TLS: it reads GRPC_VERBOSITY
+// when it begins.
 //  - This gRPC has no setting for the lowest version of TLS. The list of ciphers that it takes from
 //    the environment is for TLS 1.2 alone: with one that no certificate here fits, only TLS 1.3 is
 //    left.
 //  - It writes lines on standard error for every connection that names a host which is not in the
 //    server's certificate, and for every handshake that is broken off. The reason is in the status,
 //    too; GRPC_VERBOSITY brings the lines back.
-void PrepareTls() {
+void PrepareGrpc() {
   static absl::once_flag once;
   absl::call_once(once, [] {
     ::setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES128-GCM-SHA256", 1);
@@ -97,11 +98,11 @@ absl::Status CheckMayBePlain(const Address& address) {
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
     const Address& address, const std::optional<identity::IdentityFiles>& files) {
+  PrepareGrpc();
   if (!files.has_value() || !UsesTls(address)) {
     MACAW_RETURN_IF_ERROR(CheckMayBePlain(address));
     return grpc::InsecureServerCredentials();
   }
-  PrepareTls();
   grpc::experimental::TlsServerCredentialsOptions options(
       std::make_shared<FileWatcherCertificateProvider>(files->key, files->certificate,
                                                        kWatchSeconds));
@@ -112,12 +113,12 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
     const Address& address, const std::optional<identity::IdentityFiles>& files) {
+  PrepareGrpc();
   if (!files.has_value() || !UsesTls(address)) {
     MACAW_RETURN_IF_ERROR(CheckMayBePlain(address));
     return grpc::InsecureChannelCredentials();
   }
   MACAW_ASSIGN_OR_RETURN(const identity::NodeIdentity own, identity::ReadIdentity(*files));
-  PrepareTls();
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(
       std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
@@ -134,7 +135,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
 
 std::shared_ptr<grpc::ChannelCredentials> CredentialsToEnrol(
     const identity::Invite& invite, std::shared_ptr<FoundAuthority> found) {
-  PrepareTls();
+  PrepareGrpc();
   grpc::experimental::TlsChannelCredentialsOptions options;
   UseCheck(options,
            [invite, found = std::move(found)](const std::string& leaf,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/child.h"
 #include "core/files.h"
 
@@ -64,6 +65,13 @@ TEST(LastErrorLine, PrefersAnErrorToWhatCameAfterIt) {
   EXPECT_EQ(LastErrorLine(log, 18), "three") << "what came before is another process's";
   ASSERT_TRUE(AtomicWriteFile(log, "x: error: two\nthree errors in 5 s\n").ok());
   EXPECT_EQ(LastErrorLine(log), "x: error: two");
+  for (const char* line :
+       {"<3>x: error: a \"b\" in c:\\d",
+        R"({"time":"2026-12-01T14:15:53.776+00:00","level":"error",)"
+        R"("process":"x","room":"end","message":"x: error: a \"b\" in c:\\d"})"}) {
+    ASSERT_TRUE(AtomicWriteFile(log, absl::StrCat(line, "\n")).ok());
+    EXPECT_EQ(LastErrorLine(log), "x: error: a \"b\" in c:\\d");
+  }
   ASSERT_TRUE(AtomicWriteFile(log, "one\nthree\n\n").ok());
   EXPECT_EQ(LastErrorLine(log), "three");
   EXPECT_EQ(LastErrorLine("/nowhere.log"), "");

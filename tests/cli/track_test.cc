@@ -70,6 +70,16 @@ TEST_F(TrackingTest, SaysHowAProcessEndedThatSaidNothing) {
   EXPECT_THAT(tracking->TakeLines(), ElementsAre(HasSubstr("exit code 7: SyntaxError: no")));
 }
 
+// As of a Python that is none: 1 is also the code of a process that has said what is left.
+TEST_F(TrackingTest, ASilentOneIsNamedWithItsPython) {
+  PythonIs("exit 1");
+  absl::StatusOr<Tracking> tracking = Tracking::Start(folder(), ToCsv(), std::chrono::hours(1));
+  ASSERT_TRUE(tracking.ok()) << tracking.status();
+  EXPECT_FALSE(tracking->Finish());
+  EXPECT_THAT(tracking->TakeLines(), ElementsAre("the trackers' process (" + folder() +
+                                                 "/python) ended early: exit code 1"));
+}
+
 TEST_F(TrackingTest, KillsAProcessThatDoesNotEnd) {
   PythonIs("exec sleep 1000");
   absl::StatusOr<Tracking> tracking = Tracking::Start(folder(), ToCsv(), Duration(0));

@@ -160,6 +160,17 @@ TEST(LineFile, ContinuesAtTheOffsetOfACheckpoint) {
   EXPECT_EQ(LineFile::Open(path, 1000).status().code(), absl::StatusCode::kDataLoss);
 }
 
+// A link that leads to itself is a path beyond which nobody can see, also for root.
+TEST(Files, AFileThatCannotBeSeenIsNotCalledMissing) {
+  const testing_support::TemporaryFolder folder;
+  const std::string loop = folder / "loop";
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_EQ(MissingFile(folder / "none", "no such run"), absl::NotFoundError("no such run"));
+  EXPECT_EQ(MissingFile(folder / "none/file", "no such run"), absl::NotFoundError("no such run"));
+  EXPECT_EQ(MissingFile(loop + "/file", "no such run").message(),
+            "cannot open " + loop + "/file: Too many levels of symbolic links");
+}
+
 TEST(MappedFile, ShowsTheBytesAndRefusesAFolder) {
   const std::string path = TempPath("mapped");
   ASSERT_TRUE(AtomicWriteFile(path, "bytes").ok());

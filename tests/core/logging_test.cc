@@ -62,5 +62,36 @@ TEST_F(LoggingTest, AsJsonALineIsUtf8) {
   EXPECT_THAT(line, testing::HasSubstr(R"("message":"x\\xe9\"\\xff.toml of Zoë\\xc3")"));
 }
 
+TEST_F(LoggingTest, AnUnknownFormatIsWarnedOf) {
+  ::setenv("MACAW_LOG_FORMAT", "JSON", 1);
+  EXPECT_THAT(Lines(), testing::HasSubstr("W macaw-server log: unknown_format "
+                                          "MACAW_LOG_FORMAT=JSON: json makes each line an object"));
+  ::setenv("MACAW_LOG_FORMAT", "text", 1);
+  EXPECT_THAT(Lines(), testing::Not(testing::HasSubstr("unknown_format")));
+}
+
+TEST(FormatEnding, TheLastLineHasTheFormOfTheOthers) {
+  const auto line = [](LogForm form, absl::string_view text, size_t bytes = 200) {
+    std::string written(bytes, '?');
+    written.resize(FormatEnding(form, "macaw-server", text, written));
+    return written;
+  };
+  const std::string text = "macaw-server: error: \"a\"\nb\\";
+  EXPECT_EQ(line(LogForm::kPlain, text), text + "\n");
+  EXPECT_EQ(line(LogForm::kJournal, text), "<3>macaw-server: error: \"a\" b\\\n");
+  const std::string as_json = line(LogForm::kJson, text);
+  EXPECT_THAT(as_json,
+              MatchesRegex("\\{\"time\":\"[0-9-]{10}T[0-9:]{8}\\.[0-9]{3}\\+00:00\",\"level\":"
+                           "\"error\",\"process\":\"macaw-server\",\"room\":\"end\",.*\n"));
+  EXPECT_THAT(as_json, testing::EndsWith(R"("message":"macaw-server: error: \"a\"\u000ab\\"})"
+                                         "\n"));
+  EXPECT_EQ(line(LogForm::kPlain, text, 8), "macaw-s\n");
+  const std::string cut = line(LogForm::kJson, std::string(200, '"'));
+  EXPECT_LE(cut.size(), 200u);
+  EXPECT_THAT(cut, testing::EndsWith("\\\"\"}\n"));
+  EXPECT_THAT(line(LogForm::kJson, "x\xe9\xff.toml of Zo\xc3\xab"),
+              testing::HasSubstr(R"("message":"x\\xe9\\xff.toml of Zoë")"));
+}
+
 }  // namespace
 }  // namespace macaw

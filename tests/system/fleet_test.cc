@@ -290,6 +290,23 @@ TEST_F(Pki, TakesWholeNamesOfClientsAndRefusesThoseThatNoServerTakes) {
   EXPECT_THAT(Macaw("pki list" + in).text, Not(HasSubstr("\nc ")));
 }
 
+TEST_F(Pki, RefusesClientsThatNobodyMeant) {
+  const std::string in = " --dir " + authority_;
+  const std::pair<const char*, const char*> refused[] = {
+      {"invite n --clients '7, 8'", "the client \" 8\" has blanks around its name"},
+      {"invite n --clients 7,7", "the client \"7\" is named twice"},
+      {"invite n --clients 7 --client 7", "the client \"7\" is named twice"},
+      {"invite n --role operator --clients 3", "an operator owns no clients"},
+      {"assign a --clients '7,8 '", "the client \"8 \" has blanks around its name"}};
+  for (const auto& [command, why] : refused) {
+    const Printed printed = Macaw(absl::StrCat("pki ", command, in));
+    EXPECT_EQ(printed.exit, 2) << command;
+    EXPECT_THAT(printed.text, HasSubstr(why)) << command;
+  }
+  EXPECT_EQ(Macaw("pki invite n --role operator" + in).exit, 0);
+  EXPECT_EQ(Macaw("pki invite m --client ' 8'" + in).exit, 0) << "its name may be so";
+}
+
 // The worker would end with the same words at its start.
 TEST(Fleet, CheckRefusesNamesOfClientsThatNoServerTakes) {
   const TemporaryFolder folder;

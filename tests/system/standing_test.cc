@@ -64,6 +64,18 @@ class Standing : public testing::Test {
     EXPECT_EQ(plan.exit, 0) << plan.text;
     return file;
   }
+  void Enrol(const std::string& name, const std::string& how, const std::string& fleet,
+             const std::string& authority) const {
+    const Printed invite =
+        RunMacaw(absl::StrCat("pki invite ", name, " ", how, " --dir ", authority));
+    const size_t code = invite.text.find("MACAW-");
+    const std::string file = folder_.Write(
+        "code", invite.text.substr(code, invite.text.find_first_of(" \n", code) - code) + "\n");
+    const Printed enrolled = testing_support::RunProgram(
+        MACAW_BIN_DIR "/macaw-worker",
+        absl::StrCat("enrol --server ", fleet, " --identity ", folder_ / name, " - < ", file));
+    EXPECT_EQ(enrolled.exit, 0) << enrolled.text;
+  }
   std::string DigestOf(const std::string& name) const {
     return Json::parse(*ReadFile(folder_ / "runs/" + name + "/summary.json"))["model_digest"];
   }
@@ -220,15 +232,7 @@ TEST_F(Standing, EnrolsAndRenewsWhileNoRunIsOpen) {
                                   authority, "--admin", desk});
   ASSERT_TRUE(server.WaitFor("waits_for_runs")) << server.text();
   const auto enrol = [&](const std::string& name, const std::string& how) {
-    const Printed invite =
-        RunMacaw(absl::StrCat("pki invite ", name, " ", how, " --dir ", authority));
-    const size_t code = invite.text.find("MACAW-");
-    const std::string file = folder_.Write(
-        "code", invite.text.substr(code, invite.text.find_first_of(" \n", code) - code) + "\n");
-    const Printed enrolled = testing_support::RunProgram(
-        MACAW_BIN_DIR "/macaw-worker",
-        absl::StrCat("enrol --server ", fleet, " --identity ", folder_ / name, " - < ", file));
-    EXPECT_EQ(enrolled.exit, 0) << enrolled.text;
+    Enrol(name, how, fleet, authority);
   };
   enrol("ada", "--role operator");
   enrol("node", "--role worker --lifetime 3s");
@@ -247,6 +251,52 @@ TEST_F(Standing, EnrolsAndRenewsWhileNoRunIsOpen) {
   EXPECT_EQ(worker.Wait(), 0) << worker.text();
   EXPECT_EQ(DigestOf("one"), plain.digest());
   enrol("late", "--role worker");
+}
+
+// gRPC has lines of its own about hosts that are not in a certificate.
+TEST_F(Standing, AnOperatorsCallWritesNothingWhileARunIsOpen) {
+  const std::string authority = folder_ / "authority", fleet = FreeAddress(), desk = FreeAddress();
+  ASSERT_EQ(RunMacaw("pki init --dir " + authority).exit, 0);
+  const auto start = [&] {
+    auto server = std::make_unique<Program>(
+        "macaw-server",
+        std::vector<std::string>{"--standing", folder_.path(), "--listen", fleet, "--authority",
+                                 authority, "--admin", desk, "--run-admin", FreeAddress()});
+    EXPECT_TRUE(server->WaitFor("waits_for_runs")) << server->text();
+    return server;
+  };
+  {
+    const auto server = start();
+    Enrol("ada", "--role operator", fleet, authority);
+    ASSERT_EQ(Admin("submit " + Plan("one")).exit, 0);  // it waits for a worker
+    ASSERT_TRUE(WaitForState("one", "running"));
+    server->Signal(SIGTERM);
+    EXPECT_EQ(server->Wait(), 0) << server->text();
+  }
+  const auto server = start();
+  for (int i = 0; i < 4; ++i) {
+    const Printed runs =
+        RunMacaw(absl::StrCat("admin runs --server ", desk, " --identity ", folder_ / "ada"));
+    EXPECT_EQ(runs.exit, 0) << runs.text;
+  }
+  server->Signal(SIGTERM);
+  EXPECT_EQ(server->Wait(), 0) << server->text();
+  EXPECT_THAT(server->text(), testing::Not(HasSubstr("ssl_transport_security")));
+}
+
+TEST_F(Standing, AFreePortIsOneForAllRunsAndInTheLog) {
+  Program server("macaw-server", {"--standing", folder_.path(), "--listen", "127.0.0.1:0"});
+  ASSERT_TRUE(server.WaitFor("waits_for_runs")) << server.text();
+  std::string address = After(server.text(), "workers_dial ");
+  address = address.substr(0, address.find('\n'));
+  EXPECT_THAT(address, testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
+  for (const std::string name : {"one", "two"}) {
+    ASSERT_EQ(Admin("submit " + Plan(name)).exit, 0);
+    Program worker("macaw-worker", {"--config", config_, "--server", address, "--name", "a",
+                                    "--scratch", folder_ / "scratch"});
+    EXPECT_EQ(worker.Wait(), 0) << worker.text();
+    ASSERT_TRUE(WaitForState(name, "finished"));
+  }
 }
 
 // A device keeps its clients' states of each run.
