@@ -205,6 +205,10 @@ absl::StatusOr<LargestSums> ModelKeeper::MostSums() const {
                    .clients = order_->grid.total_multiplicity};
   MACAW_ASSIGN_OR_RETURN(most.bytes,
                          aggregation::ExactSum::MostEncodedBytes(channels, order_->grid));
+  // A node with a device counts a compact form, which for a few numbers may be the larger one.
+  MACAW_ASSIGN_OR_RETURN(const aggregation::ExactSum nobody,
+                         aggregation::ExactSum::Make(channels, order_->grid));
+  most.alone = std::max(most.Of(1), nobody.MostBytesAlone());
   return most;
 }
 

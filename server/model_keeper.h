@@ -27,6 +27,7 @@ struct LargestSums {
   uint64_t bytes = 0;
   uint64_t of_a_client = 0;  // vectors that are kept client by client
   uint64_t clients = 0;
+  uint64_t alone = 0;  // of one client, in the largest form that a node may count (bytes_up)
 
   uint64_t Of(uint64_t some) const {
     return bytes - (clients - std::min(some, clients)) * of_a_client;

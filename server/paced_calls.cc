@@ -33,6 +33,7 @@ void PacedCalls::Register(const fleet::Caller& caller, fleet::RegisterRequest re
 void PacedCalls::Lease(const fleet::Caller& caller, fleet::LeaseRequest request,
                        fleet::Reply<fleet::LeaseReply> reply) {
   request.declined = allowances_->Declined(caller.node, request.declined, Now());
+  request.paced = true;
   handler_.Lease(caller, std::move(request), std::move(reply));
 }
 
@@ -48,6 +49,7 @@ void PacedCalls::Commit(const fleet::Caller& caller, fleet::CommitRequest reques
   if (request.ask.has_value()) {
     std::string& declined = request.ask->declined;
     declined = allowances_->Declined(caller.node, declined, Now());
+    request.ask->paced = true;
   }
   handler_.Commit(caller, std::move(request),
                   [allowances = allowances_, node = caller.node,

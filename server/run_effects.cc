@@ -108,7 +108,9 @@ void RunThreads::Begin(PrepareBroadcast prepare) {
       blobs_.Serve(models->newest.channels);
       blobs_.ServeOlder(models->older);
     }
-    const LargestSums most_sums = keeper_.MostSums().value_or(LargestSums());
+    const absl::StatusOr<LargestSums> most = keeper_.MostSums();
+    if (models.ok() && most.ok()) models->most_bytes_alone = most->alone;
+    const LargestSums most_sums = most.value_or(LargestSums());
     loop_.Post([this, order, most_sums, models = std::move(models)]() mutable {
       most_sums_ = most_sums;
       Carry(

@@ -59,7 +59,8 @@ void RunThreads::Apply(admin::Change change, fleet::Reply<admin::Changed> reply)
     auto [said, effects] = engine_.Operate(change, SteadyClock().Now());
     Carry(std::move(effects));
     if (said.ok()) log_.Info(absl::StrCat("operator by=", change.by, " ", *said));
-    changes_.emplace_back(change.request_id, said);
+    // A call that is to be repeated is looked at again, also under its own number.
+    if (!absl::IsUnavailable(said.status())) changes_.emplace_back(change.request_id, said);
     if (changes_.size() > kChangesRemembered) changes_.pop_front();
     AnswerOperator(said, std::move(reply));
   });

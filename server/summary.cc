@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -30,6 +31,16 @@ struct Extremes {
   std::optional<double> virtual_seconds;           // of all rounds, of a run with [devices]
   OrderedJson virtual_to = OrderedJson::object();  // of the rounds up to those of rounds_to
 };
+
+// A column of whole numbers. From 10¹⁵ on rows have them as floats, which may be beyond an integer.
+uint64_t WholeNumber(const OrderedJson& row, const char* column) {
+  const auto found = row.find(column);
+  if (found == row.end() || !found->is_number_float()) return row.value(column, uint64_t{0});
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const double value = found->get<double>();
+  if (!(value > 0)) return 0;
+  return value < static_cast<double>(kMost) ? static_cast<uint64_t>(value) : uint64_t{kMost};
+}
 
 // The metrics of test rows in the row. They are reported beside what chose the row's round.
 OrderedJson ReportOf(const OrderedJson& row) {
@@ -88,8 +99,8 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, const SummaryFact
     extremes.left_out += left_out;
     extremes.left_out_rounds += left_out > 0 ? 1 : 0;
     extremes.coarse_rounds += HasCoarseSum(row, facts.bounded_channels) ? 1 : 0;
-    extremes.bytes_up += row.value("bytes_up", uint64_t{0});
-    extremes.bytes_down += row.value("bytes_down", uint64_t{0});
+    extremes.bytes_up += WholeNumber(row, "bytes_up");
+    extremes.bytes_down += WholeNumber(row, "bytes_down");
     if (const auto seconds = row.find("virtual_seconds"); seconds != row.end())
       extremes.virtual_seconds = extremes.virtual_seconds.value_or(0) + seconds->get<double>();
     // As the stop rule counts them, so that the best round and the best model agree.

@@ -41,10 +41,8 @@ absl::StatusOr<fleet::CommitRequest> HarvestCommits::Next() {
   fleet::CommitRequest request;
   if (std::exchange(first_, false)) {
     request.evaluations = std::move(harvest_.evaluations);  // later ones would go to others
-    const bool together =
-        harvest_.phase != nullptr &&
-        (harvest_.alone.empty() || !harvest_.included.empty() || !harvest_.left_out.empty());
-    if (together) {
+    // All clients of the lease may have been taken back before they were begun.
+    if (!harvest_.included.empty() || !harvest_.left_out.empty()) {
       MACAW_ASSIGN_OR_RETURN(request.part, Together());
       return request;
     }

@@ -156,6 +156,9 @@ struct LeaseRequest {
   // nothing else than the round in which they count. Answers: kWork with a lease of these attempts
   // in that round, which is not trained again; kCommit: they do not count any more.
   std::vector<Attempt> trained = {};
+  // Not sent, but set by a server that paces the node (server/paced_calls.h): there is an allowance
+  // for leases that never arrived.
+  bool paced = false;
 };
 enum class Next : uint8_t {
   kWork = 0,      // training or evaluation below

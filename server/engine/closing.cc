@@ -3,17 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "server/engine/round_engine.h"
 
 namespace macaw::server {
-namespace {
-
-std::string Clients(uint64_t count) {
-  return absl::StrCat(count, count == 1 ? " client" : " clients");
-}
-
-}  // namespace
 
 void RoundEngine::Advance(TimePoint now) {
   if (state_ == State::kEnded) return;
@@ -54,7 +48,7 @@ bool RoundEngine::MayClose(TimePoint now) {
   if (course == Course::kDropRound) {
     const uint64_t needed = options_.round.Needed(standing.drawn);
     DropRound(absl::StrCat("round ", phase_.round().value, ": ", standing.counted, " of ",
-                           Clients(standing.drawn), " counted, ", needed,
+                           Counted(standing.drawn, "client"), " counted, ", needed,
                            " needed (round.quorum)"));
   }
   // Nodes that held leases of those clients and wait for more work must commit first.
@@ -92,8 +86,9 @@ void RoundEngine::GiveUpMissing(Course course, TimePoint now) {
   const uint64_t counted = phase_.standing().counted;
   Record(phase_.GiveUpMissing([&](const Seat& seat, std::optional<WorkerId> node) {
     if (course != Course::kCloseWithEnough) return WhyLate(nodes_.Of(seat.holding), node, now);
-    return log::GivenUp{.reason = fleet::LeftOutReason::kNotNeeded,
-                        .message = absl::StrCat(Clients(counted), " were enough (round.enough)")};
+    return log::GivenUp{
+        .reason = fleet::LeftOutReason::kNotNeeded,
+        .message = absl::StrCat(Counted(counted, "client"), " were enough (round.enough)")};
   }));
 }
 

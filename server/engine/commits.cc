@@ -37,7 +37,9 @@ void RoundEngine::TakeCommit(Ticket ticket, fleet::CommitRequest request,
   // A worker commits when it is idle. So it does not work on any task that it has not reported yet.
   evaluation_.DropNode(node->id);
   fleet::CommitReply reply{.verdict = Verdict::kAccepted};
-  const bool has_part = request.part.has_value();
+  // An honest worker sends a part that names nobody when all its clients were taken back before it
+  // began them. Nothing of it can count, and it is no event.
+  const bool has_part = request.part.has_value() && NamesAnybody(*request.part);
   bool adding = false;
   if (state_ != State::kEnded && has_part) {
     reply = Judge(*node, *request.part, decoded);
@@ -106,11 +108,15 @@ void RoundEngine::TurnDown(const Node& node, uint64_t commit_id, const fleet::Pa
 
 void RoundEngine::Accept(Ticket ticket, Node& node, uint64_t commit_id, fleet::Part part,
                          TimePoint now) {
-  const bool empty = part.included.empty() && !part.left_out.empty();
   part = WithoutDoubtful(node, std::move(part), now);
   if (state_ == State::kEnded) return;  // no node can read a state
-  // Others get the work of a node that does none, if there are others.
-  node.on_trial = empty && nodes_.Of(node.holding).members.size() > 1;
+  // Others get the work of a node that does none, if there are others. It has shown that it works
+  // only once a client of it counts.
+  if (!part.included.empty()) {
+    node.on_trial = false;
+  } else if (nodes_.Of(node.holding).members.size() > 1) {
+    node.on_trial = true;
+  }
   node.shown = std::max<uint64_t>(node.shown, part.included.size());
   speeds_.Learn(node.id, part, phase_);
   for (const fleet::ClientRecord& record : part.included) {

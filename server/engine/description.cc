@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/spelling.h"
 #include "server/engine/round_engine.h"
 
 namespace macaw::server {
@@ -11,8 +12,7 @@ using admin::RunState;
 using admin::Step;
 
 std::string Doing(const admin::NodeStatus& node, uint64_t tasks) {
-  if (node.leased > 0)
-    return absl::StrCat("trains ", node.leased, node.leased == 1 ? " client" : " clients");
+  if (node.leased > 0) return absl::StrCat("trains ", Counted(node.leased, "client"));
   if (tasks > 0) return "evaluates";
   return node.waits ? "waits for work" : "between two calls";
 }

@@ -39,6 +39,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Enter(const fleet::RegisterReq
                      "\"; give every worker its own (--name; an enrolled machine has "
                      "its certificate's, so enrol each by itself)"));
   }
+  TokenBucket unreached;
   if (Node* known = nodes_.Named(request.name); known != nullptr) {
     if (known->incarnation == request.incarnation) {  // our first answer was lost
       nodes_.Hear(known->session, now);
@@ -46,10 +47,12 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Enter(const fleet::RegisterReq
       reply.session = known->session;
       return reply;
     }
+    unreached = known->unreached;
     nodes_.NoteReplaced(*known);
     Lose(known->id, "its process was replaced", now);
   }
-  const Node& node = Join(request, std::move(table), {.session = NewSession()}, now);
+  const Node& node =
+      Join(request, std::move(table), {.session = NewSession(), .unreached = unreached}, now);
   reply.session = node.session;
   Record(log::NodeJoined{.node = node.id,
                          .name = node.name,

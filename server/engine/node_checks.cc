@@ -86,13 +86,13 @@ absl::Status CheckClients(const JoinedRun& to, const fleet::RegisterRequest& req
     return absl::FailedPreconditionError(
         "cohort.weight is \"tokens\", but its data does not hold sequences");
   }
-  if (to.options.data_digest.has_value() && to.roster.Replaces(request, table).has_value()) {
+  if (to.options.data_digest.has_value() && to.roster.Replaces(request).has_value()) {
     return absl::FailedPreconditionError(
         "its data (files, partition or seed) differs from what the checkpoint was trained on: give "
         "it the data that it began with, or begin another run");
   }
   MACAW_RETURN_IF_ERROR(to.roster.Check(request, table));
-  const uint64_t clients = to.roster.ClientsWith(request, table);
+  const uint64_t clients = to.roster.ClientsWith(request);
   if (run.clients != 0 && clients > run.clients) {
     return absl::FailedPreconditionError(absl::StrCat("with its ", request.clients,
                                                       " clients there are ", clients,

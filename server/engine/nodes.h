@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/clock.h"
 #include "core/ids.h"
+#include "core/token_bucket.h"
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/deadlines.h"
@@ -47,6 +48,7 @@ struct Node {
   // until one of its parts counts.
   bool on_trial = false;
   uint64_t shown = 0;        // the most clients of a part of it that counted
+  TokenBucket unreached;     // how often a lease of it may have got lost on the way
   bool empty_store = false;  // it registered after the rounds of which client states are kept
   // When its leases, and its evaluation tasks, end at the latest, whatever it reports. The time of
   // an open poll does not count.

@@ -107,7 +107,7 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
   table_ = AttemptTable(clients);
   waiting_.Clear();
   arriving_.clear();
-  ready_ = false;
+  ready_ = again_ = false;
   broadcast_ = {};
   report_ = {.round = order_.round,
              .phase = phase,
@@ -115,10 +115,10 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
              .times = {.opened = now, .ready = now}};
 }
 
-log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, std::vector<fleet::OlderModel> older,
-                                  const Digest& eligible, TimePoint now) {
-  broadcast_ = std::move(broadcast);
-  older_ = std::move(older);
+log::RoundOpened OpenPhase::Ready(PhaseModels models, const Digest& eligible, TimePoint now) {
+  broadcast_ = std::move(models.newest);
+  older_ = std::move(models.older);
+  most_bytes_alone_ = models.most_bytes_alone;
   report_.times.ready = now;
   ready_ = true;
   const auto trained_before = [this](const Seat& seat) { return live() && seat.staleness > 0; };
@@ -278,7 +278,7 @@ std::optional<log::Requeued> OpenPhase::Requeue(std::vector<Attempt> ended, std:
     if (live()) seat.staleness = 0;  // it begins again, from the newest model
     arriving_.erase(attempt.client);
   }
-  if (!ready_) return std::nullopt;
+  if (!ready_ || again_) return std::nullopt;
   report_.requeued += ended.size();
   return log::Requeued{.round = order_.round,
                        .phase = order_.phase,

@@ -42,9 +42,10 @@ class OpenPhase {
   // Forgets everything that has happened in the phase: all its clients wait again.
   void Reopen(TimePoint now);
   // The phase's broadcast is ready. Leases may begin once the queues are planned.
-  // `older`: the models from which stale seats train.
-  log::RoundOpened Ready(fleet::Broadcast broadcast, std::vector<fleet::OlderModel> older,
-                         const Digest& eligible, TimePoint now);
+  log::RoundOpened Ready(PhaseModels models, const Digest& eligible, TimePoint now);
+  // Call it behind Ready. An earlier server has closed the phase: of leases that end now the log
+  // says nothing, since it has gone on.
+  void DoneAgain() { again_ = true; }
   // The leases that the phase has taken over, for the log, behind its RoundOpened.
   std::vector<log::Leased> TakenOver() const;
   // Waiting: the waiting clients of each holding. Plan: sets the queue from which the holding's
@@ -73,8 +74,8 @@ class OpenPhase {
     return table_.NotHeld(node, attempts);
   }
   // Each of these queues clients again. It returns nullopt if there was no such client, or if the
-  // phase is not ready: then the log does not know its leases yet. Expire adds to `late` the leases
-  // that expired.
+  // phase is not ready: then the log does not know its leases yet; or if it is done again. Expire
+  // adds to `late` the leases that expired.
   std::optional<log::Requeued> Expire(TimePoint now, std::vector<AttemptTable::Late>& late);
   std::optional<log::Requeued> DropNode(WorkerId node, const std::string& why);
   std::optional<log::Requeued> Release(WorkerId node, std::span<const Attempt> attempts,
@@ -128,6 +129,7 @@ class OpenPhase {
   Round round() const { return order_.round; }
   Phase phase() const { return order_.phase; }
   const fleet::Broadcast& broadcast() const { return broadcast_; }
+  uint64_t most_bytes_alone() const { return most_bytes_alone_; }  // as in PhaseModels
   const std::vector<Seat>& seats() const { return seats_; }
   const Seat* Find(ClientId client) const;
   const PhaseReport& report() const { return report_; }
@@ -164,11 +166,12 @@ class OpenPhase {
   WaitingClients waiting_;
   fleet::Broadcast broadcast_;
   std::vector<fleet::OlderModel> older_;  // from which some of the seats train
+  uint64_t most_bytes_alone_ = 0;
   PhaseReport report_;
   RoundTally tally_{0};
   std::optional<virtual_time::RoundTime> virtual_time_;  // of the round
   std::optional<ArrivalStep> step_;                      // of the round
-  bool ready_ = false;                                   // Ready was called
+  bool ready_ = false, again_ = false;                   // Ready, DoneAgain were called
   absl::btree_set<ClientId> arriving_;
   virtual_time::ClockState clock_;
   uint64_t adding_ = 0;
@@ -194,7 +197,7 @@ std::optional<log::GaveUp> OpenPhase::GiveUpMissing(const Why& why) {
       NoteGivenUp(one, gave_up);
     }
   }
-  waiting_.Clear();  // no client waits any more
+  if (!live()) waiting_.Clear();  // no client waits any more
   if (gave_up.given_up.empty()) return std::nullopt;
   return gave_up;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/spelling.h"
 #include "core/status.h"
 #include "server/engine/round_engine.h"
 
@@ -166,10 +167,9 @@ absl::StatusOr<std::string> RoundEngine::Quarantine(const admin::Change& change,
                     change.reason),
        now);
   Advance(now);
-  return absl::StrCat("\"", change.node, "\" is in quarantine; ", leased,
-                      leased == 1 ? " client " : " clients ",
-                      shared ? (leased == 1 ? "goes to others" : "go to others")
-                             : (leased == 1 ? "waits for it" : "wait for it"));
+  return absl::StrCat("\"", change.node, "\" is in quarantine; ", Counted(leased, "client"),
+                      shared ? (leased == 1 ? " goes to others" : " go to others")
+                             : (leased == 1 ? " waits for it" : " wait for it"));
 }
 
 absl::StatusOr<std::string> RoundEngine::Admit(const admin::Change& change) {
@@ -204,8 +204,8 @@ absl::StatusOr<std::string> RoundEngine::GiveUp(const admin::Change& change, Tim
   GiveUpAbandoned();
   if (ReadyToBegin()) Begin(now);
   Advance(now);
-  return absl::StrCat("nothing waits for \"", change.node, "\" and its ", clients,
-                      clients == 1 ? " client" : " clients", " until it registers again");
+  return absl::StrCat("nothing waits for \"", change.node, "\" and its ",
+                      Counted(clients, "client"), " until it registers again");
 }
 
 absl::StatusOr<std::string> RoundEngine::SkipEvaluation(const admin::Change& change,
@@ -221,8 +221,8 @@ absl::StatusOr<std::string> RoundEngine::SkipEvaluation(const admin::Change& cha
   const std::vector<uint64_t> tasks = AllTasks();
   GiveUpTasks(tasks, fleet::LeftOutReason::kNotNeeded, absl::StrCat("skipped by ", change.by));
   Advance(now);
-  return absl::StrCat("the evaluation after round ", round.value, " ends without ", tasks.size(),
-                      tasks.size() == 1 ? " task" : " tasks");
+  return absl::StrCat("the evaluation after round ", round.value, " ends without ",
+                      Counted(tasks.size(), "task"));
 }
 
 absl::Status RoundEngine::CheckQuarantine(const std::string& name) const {

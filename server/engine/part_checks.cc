@@ -90,6 +90,12 @@ absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& p
       return absl::InvalidArgumentError(
           absl::StrCat("client ", client, " reports more work than it was leased"));
     }
+    if (record.bytes_up > phase.most_bytes_alone()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client ", client, " reports ", record.bytes_up,
+                       " bytes of its update, and the largest in this round has ",
+                       phase.most_bytes_alone(), " (bytes_up)"));
+    }
   }
   for (const fleet::LeftOut& left : part.left_out) {
     if (left.reason > fleet::LeftOutReason::kDeclined) {

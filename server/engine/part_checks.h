@@ -20,6 +20,10 @@ absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keep
                              const fleet::EvaluationTask& task,
                              const fleet::EvaluationResult& result, uint32_t models = 1);
 
+inline bool NamesAnybody(const fleet::Part& part) {
+  return !part.included.empty() || !part.left_out.empty();
+}
+
 // The attempts of a part: included clients first, then those left out.
 std::vector<Attempt> AttemptsOf(const fleet::Part& part);
 

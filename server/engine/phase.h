@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,6 +33,8 @@ struct PhaseOrder {
 struct PhaseModels {
   fleet::Broadcast newest;
   std::vector<fleet::OlderModel> older = {};  // those of PhaseOrder::staleness, in its order
+  // A sum of one client alone has at most so many bytes, in any form.
+  uint64_t most_bytes_alone = std::numeric_limits<uint64_t>::max();
 
   // NOLINTNEXTLINE(google-explicit-constructor): rounds that wait for each other have no older ones
   PhaseModels(fleet::Broadcast broadcast) : newest(std::move(broadcast)) {}

@@ -62,7 +62,7 @@ absl::Status Roster::Check(const fleet::RegisterRequest& node,
                              "\" (other files or preparation)"));
     }
   }
-  MACAW_RETURN_IF_ERROR(CheckNames(node, table));
+  MACAW_RETURN_IF_ERROR(CheckNames(node));
   if (node.clients != table.clients()) {
     return No(absl::StrCat("it reports ", node.clients, " clients but sample counts of ",
                            table.clients()));
@@ -73,17 +73,15 @@ absl::Status Roster::Check(const fleet::RegisterRequest& node,
   return known.has_value() ? CheckKnown(At(*known), node) : CheckNew(node, table);
 }
 
-std::optional<HoldingId> Roster::OwnOf(const fleet::RegisterRequest& node,
-                                       const fleet::ClientTable& table) const {
+std::optional<HoldingId> Roster::OwnOf(const fleet::RegisterRequest& node) const {
   if (begun_ || !node.owner) return std::nullopt;
   const std::optional<HoldingId> known = Find(node.data_digest);
-  return known.has_value() && At(*known).owner == node.name ? known : Replaces(node, table);
+  return known.has_value() && At(*known).owner == node.name ? known : Replaces(node);
 }
 
 // The same columns in another order train, and what comes out is wrong in silence.
-absl::Status Roster::CheckNames(const fleet::RegisterRequest& node,
-                                const fleet::ClientTable& table) const {
-  const std::optional<HoldingId> own = OwnOf(node, table);
+absl::Status Roster::CheckNames(const fleet::RegisterRequest& node) const {
+  const std::optional<HoldingId> own = OwnOf(node);
   const auto check = [&](const Digest& said, Digest Holding::*names, const char* what,
                          const char* how) {
     if (said.IsZero()) return absl::OkStatus();
@@ -137,7 +135,7 @@ absl::Status Roster::CheckNew(const fleet::RegisterRequest& node,
   if (begun_) return differs(first_, "the run has begun without it");
   if (clients_ > 0 && table.tokens.empty() != !sequences_)
     return differs(first_, "sequences are in one of them only");
-  const std::optional<HoldingId> replaced = Replaces(node, table);
+  const std::optional<HoldingId> replaced = Replaces(node);
   for (uint64_t place = 0; place < table.clients(); ++place) {
     const std::optional<HoldingId> other = Named(table.NameOf(place));
     if (other.has_value() && other == replaced) continue;
@@ -162,21 +160,15 @@ std::optional<HoldingId> Roster::Named(const std::string& name) const {
   return std::nullopt;
 }
 
-std::optional<HoldingId> Roster::Replaces(const fleet::RegisterRequest& node,
-                                          const fleet::ClientTable& table) const {
-  if (begun_ || !node.owner || table.names.empty() || Find(node.data_digest).has_value())
-    return std::nullopt;
-  for (const std::string& name : table.names) {
-    const auto own = names_.find(name);
-    if (own != names_.end() && At(own->second).owner == node.name) return own->second;
-  }
-  return std::nullopt;
+std::optional<HoldingId> Roster::Replaces(const fleet::RegisterRequest& node) const {
+  if (begun_ || !node.owner || Find(node.data_digest).has_value()) return std::nullopt;
+  const auto own = owned_.find(node.name);
+  return own != owned_.end() ? std::optional(own->second) : std::nullopt;
 }
 
-uint64_t Roster::ClientsWith(const fleet::RegisterRequest& node,
-                             const fleet::ClientTable& table) const {
+uint64_t Roster::ClientsWith(const fleet::RegisterRequest& node) const {
   if (Find(node.data_digest).has_value()) return clients_;
-  const std::optional<HoldingId> replaced = Replaces(node, table);
+  const std::optional<HoldingId> replaced = Replaces(node);
   return clients_ + node.clients - (replaced.has_value() ? At(*replaced).clients : 0);
 }
 
@@ -185,6 +177,8 @@ void Roster::Clear(HoldingId holding) {
   clients_ -= old.clients;
   by_data_.erase(old.data);
   for (const std::string& name : old.content.names) names_.erase(name);
+  if (unnamed_ == holding) unnamed_.reset();
+  owned_.erase(old.owner);
   old = {};
   tables_.clear();
   for (const Holding& other : holdings_) tables_.insert(other.table);
@@ -203,13 +197,13 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
     central_from_ = node.name;
   }
   if (const std::optional<HoldingId> known = Find(node.data_digest); known.has_value()) {
-    const bool again = OwnOf(node, table).has_value();
+    const bool again = OwnOf(node).has_value();
     Holding& holding = holdings_[known->value];
     if (again || holding.features.IsZero()) holding.features = node.feature_names;
     if (again || holding.classes.IsZero()) holding.classes = node.class_names;
     return *known;
   }
-  const std::optional<HoldingId> replaced = Replaces(node, table);
+  const std::optional<HoldingId> replaced = Replaces(node);
   const HoldingId id = replaced.value_or(HoldingId(holdings()));
   if (replaced.has_value()) {
     Clear(id);
@@ -217,6 +211,7 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
     holdings_.emplace_back();
   }
   by_data_[node.data_digest] = id;
+  if (node.owner) owned_[node.name] = id;
   tables_.insert(node.table.digest);
   if (table.clients() > 0) {
     if (clients_ == 0) first_ = id;
@@ -251,6 +246,7 @@ std::string Roster::Begin(const std::vector<std::string>& eligible, const NamedG
         eligible, [&](const std::string& pattern) { return NameMatches(name, pattern); }));
   };
   names_ = {};
+  owned_ = {};
   struct Named {
     std::string name;
     HoldingId holding;

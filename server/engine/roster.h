@@ -39,12 +39,11 @@ class Roster {
   absl::Status Check(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
   // Returns the node's holding, and adds it if it is new. Call it only after Check returned OK.
   HoldingId Add(const fleet::RegisterRequest& node, fleet::ClientTable table);
-  // The owner's own holding whose place this one takes: it has a client of that name already, and
-  // has changed its rows before the run begins.
-  std::optional<HoldingId> Replaces(const fleet::RegisterRequest& node,
-                                    const fleet::ClientTable& table) const;
+  // The owner's own holding whose place this one takes: it has changed its rows, or its clients,
+  // before the run begins.
+  std::optional<HoldingId> Replaces(const fleet::RegisterRequest& node) const;
   // How many clients there are with this node's.
-  uint64_t ClientsWith(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
+  uint64_t ClientsWith(const fleet::RegisterRequest& node) const;
 
   // The owner of the holding has gone before the run begins. It says its names again when it comes
   // back. Names that nodes share stay.
@@ -109,18 +108,17 @@ class Roster {
   // Forgets what Add has noted of the holding, whose number stays.
   void Clear(HoldingId holding);
   // The node's own holding, of which it may say other things: the run has not begun.
-  std::optional<HoldingId> OwnOf(const fleet::RegisterRequest& node,
-                                 const fleet::ClientTable& table) const;
-  absl::Status CheckNames(const fleet::RegisterRequest& node,
-                          const fleet::ClientTable& table) const;
+  std::optional<HoldingId> OwnOf(const fleet::RegisterRequest& node) const;
+  absl::Status CheckNames(const fleet::RegisterRequest& node) const;
   absl::Status CheckNew(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
 
   bool begun_ = false;
   std::vector<Holding> holdings_;
   absl::flat_hash_map<Digest, HoldingId> by_data_;
   absl::flat_hash_set<Digest> tables_;
-  // Until the run begins: the holding in which each name occurs, and the holding without names.
-  absl::flat_hash_map<std::string, HoldingId> names_;
+  // Until the run begins: the holding in which each name occurs, that of each owner, and the
+  // holding without names.
+  absl::flat_hash_map<std::string, HoldingId> names_, owned_;
   std::optional<HoldingId> unnamed_;
   HoldingId first_;  // the first holding with clients
   bool sequences_ = false;

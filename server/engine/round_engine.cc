@@ -248,13 +248,14 @@ void RoundEngine::StartPhase(absl::StatusOr<PhaseModels> models, TimePoint now) 
   if (!models.ok()) return Fail(models.status());
   const Round round = phase_.round();
   const Phase phase = phase_.phase();
-  log::RoundOpened opened =
-      phase_.Ready(std::move(models->newest), std::move(models->older), draw_->eligible(), now);
+  log::RoundOpened opened = phase_.Ready(*std::move(models), draw_->eligible(), now);
   if (phase == Phase(0)) opened.present = draw_->present();
   if (const auto* before = restored_.Find(round, phase); before != nullptr) {
     RestorePhase(*before, now);
     if (state_ == State::kEnded) return;
-    if (!before->closed) {
+    if (before->closed) {
+      phase_.DoneAgain();
+    } else {
       restored_.Pass(round, phase);
       LoseStatesOwed();
     }

@@ -359,8 +359,9 @@ class RoundEngine {
   // Tells parked nodes that hold leases to commit, if no more work can come for them.
   void DismissParked(HoldingId holding, TimePoint now);
   void Dismiss(Node& node, TimePoint now);
+  // Nobody trains for a round that an earlier server has closed.
   bool more_to_lease(HoldingId holding) const {
-    return state_ == State::kRunning && phase_.waiting(holding);
+    return state_ == State::kRunning && phase_.waiting(holding) && !redoing();
   }
 
   // ---- nodes whose owners do not let them work now (declining.cc)

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/logging.h"
+#include "core/spelling.h"
 #include "scheduler/cost.h"
 #include "server/engine/round_engine.h"
 
@@ -151,8 +152,8 @@ void RoundEngine::EndDrainedInVain() {
     if (!waiting[i].entries.empty() && !absence_.Gone(HoldingId(i)) && nodes_.size() > 0) return;
   }
   EndDrained(absl::StrCat("; round ", phase_.round().value,
-                          " is left undone: the nodes of its last ", standing.waiting,
-                          standing.waiting == 1 ? " client" : " clients", " are gone"));
+                          " is left undone: the nodes of its last ",
+                          Counted(standing.waiting, "client"), " are gone"));
 }
 
 }  // namespace macaw::server

@@ -14,6 +14,10 @@ using fleet::Next;
 // again soon.
 constexpr Duration kLongestPoll = std::chrono::seconds(60);
 
+// How often the leases of a node that is paced may get lost on their way to it. Each costs records
+// of the log.
+constexpr Allowance kUnreached = {.every = std::chrono::seconds(1), .burst = 20};
+
 }  // namespace
 
 // ---- leases
@@ -35,6 +39,10 @@ void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Ti
   OnHeard(*node, now);
   if (node->poll.has_value())  // its connection broke, and it calls again
     Answer(nodes_.Unpark(*node, now).ticket, fleet::LeaseReply{.next = Next::kWait});
+  // It says that it holds nothing. Beyond the allowance its leases stay, and it asks again.
+  if (request.paced && request.running == 0 && phase_.leased_to(node->id) > 0 &&
+      !node->unreached.Take(kUnreached, now))
+    return answer({.next = Next::kWait});
   bool for_others = false;     // there is work again that other nodes may do
   if (request.running == 0) {  // it holds no leases, so its last lease never arrived
     auto lost = phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name));

@@ -55,6 +55,38 @@ class ArrivingAndEvaluating : public Arriving {
   }
 };
 
+// A round whose deadline has passed may wait for the evaluation of the one before. Who was drawn
+// and has not begun can begin meanwhile.
+TEST_F(ArrivingAndEvaluating, WhoIsIdleBeginsWhileARoundThatIsOverWaitsForAnEvaluation) {
+  evaluated_ = {1};
+  EngineOptions options{.run = Run()};
+  options.run.evaluation.clients = true;
+  options.round = {.deadline = 20, .quorum = 0.5};
+  Start(std::move(options));
+  const std::vector<uint64_t> first = BeginAll();
+  ASSERT_THAT(first, SizeIs(4));
+  Count(first[0]);
+  Count(first[1]);
+  ASSERT_EQ(engine_->completed(), 1u);
+  Count(first[2]);
+  ASSERT_TRUE(Arrive(first[3]).reply.has_value());
+  Pass(21, {0, 1, 2, 3, 4, 5});
+  ASSERT_THAT(All<log::GaveUp>(), SizeIs(1)) << "the round is over";
+  ASSERT_EQ(engine_->completed(), 1u) << "it waits for the evaluation";
+  const std::vector<log::RoundOpened> opened = All<log::RoundOpened>();
+  ASSERT_THAT(opened, SizeIs(2));
+  uint64_t begun = 0;
+  for (const log::Member& member : opened[1].cohort) {
+    const uint64_t owner = member.client.value;
+    if (owner == first[2] || owner == first[3]) continue;
+    EXPECT_TRUE(Evaluate(owner));
+    EXPECT_TRUE(Begin(owner));
+    ++begun;
+  }
+  EXPECT_EQ(begun, 2u);
+  EXPECT_EQ(engine_->completed(), 1u);
+}
+
 TEST_F(ArrivingAndEvaluating, AfterTheLastRoundThoseThatTrainedEvaluate) {
   StartWith(/*rounds=*/1, {1});
   const std::vector<uint64_t> first = BeginAll();

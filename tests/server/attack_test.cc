@@ -135,6 +135,20 @@ TEST_F(Attack, ADeviceThatRegistersWithoutEndLeavesFewRecords) {
   EXPECT_TRUE(honest.Register().ok());
 }
 
+TEST_F(Attack, ADeviceWhoseLeasesNeverArriveLeavesFewRecords) {
+  FakeWorker worker = WorkerAs("loud", Role::kWorker);
+  ASSERT_TRUE(worker.Register().ok());
+  int leased = 0;
+  for (int i = 0; i < 100; ++i) {
+    const auto reply = worker.link().Lease(
+        {.session = worker.session(), .wanted = 1, .wait = std::chrono::seconds(10)});
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    leased += reply->training.has_value() ? 1 : 0;
+  }
+  EXPECT_GE(leased, 20);
+  EXPECT_LT(leased, 60);
+}
+
 TEST(PacedCallsTest, AReasonThatChangesWithEachCommitStays) {
   fleet::FakeHandler handler;
   PacedCalls paced(handler);
@@ -144,8 +158,10 @@ TEST(PacedCallsTest, AReasonThatChangesWithEachCommitStays) {
     paced.Commit({.node = "loud"}, std::move(request), [](auto) {});
   }
   std::set<std::string> reasons;
-  for (const fleet::CommitRequest& request : handler.TakeCommitted())
+  for (const fleet::CommitRequest& request : handler.TakeCommitted()) {
     reasons.insert(request.ask->declined);
+    EXPECT_TRUE(request.ask->paced) << "leases that never arrived have an allowance";
+  }
   EXPECT_GE(reasons.size(), 20u);
   EXPECT_LT(reasons.size(), 30u);
 }

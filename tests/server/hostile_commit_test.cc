@@ -119,6 +119,15 @@ std::vector<Hostility> Hostilities() {
        [](FakeWorker&, CommitRequest& request) { request.part->included[0].sums[0] = 1e12; }},
       {"MoreStepsThanLeased", Verdict::kRefused, "more work",
        [](FakeWorker&, CommitRequest& request) { request.part->included[0].steps = UINT64_MAX; }},
+      {"MoreBytesThanAnyUpdateHas", Verdict::kRefused, "1152921504606846976 bytes of its update",
+       [](FakeWorker&, CommitRequest& request) {
+         request.part->included[0].bytes_up = uint64_t{1} << 60;
+       }},
+      {"NobodyAtAll", Verdict::kAccepted, "",
+       [](FakeWorker&, CommitRequest& request) {
+         request.part->included.clear();
+         request.part->sums = {};
+       }},
       {"AStateThatTheRunDoesNotHave", Verdict::kRefused, "keeps none",
        [](FakeWorker&, CommitRequest& request) {
          for (const fleet::ClientRecord& record : request.part->included) {

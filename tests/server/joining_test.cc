@@ -51,6 +51,32 @@ TEST_F(OneRound, AnOwnerThatHasChangedItsRowsBeforeTheRunBeginsIsLetIn) {
   }
 }
 
+// The run waited for the clients that it had before, which nobody could give up: their owner is
+// there.
+TEST_F(OneRound, AnOwnerThatComesBackWithOtherClientsLeavesNoneToWaitFor) {
+  RunPlan run = TestRun(1);
+  run.cohort.size = 2;
+  RoundEngine engine({.run = run, .workers = 2}, scheduler_);
+  const auto join = [&](const std::string& name, uint64_t incarnation, const std::string& client) {
+    fleet::RegisterRequest node = NodeWithEverybody(name, 1);
+    node.owner = true;
+    node.central_test_rows = 0;
+    node.incarnation = incarnation;
+    node.data_digest = DigestOf(client);
+    node.clients = 1;
+    return engine.Register(node, {.rows = {5}, .names = {client}}, TimePoint{}).answer.status();
+  };
+  EXPECT_TRUE(join("x", 1, "a").ok());
+  EXPECT_TRUE(join("x", 2, "b").ok());
+  EXPECT_EQ(engine.roster().clients(), 1u);
+  EXPECT_TRUE(join("y", 1, "c").ok());
+  ASSERT_TRUE(engine.roster().begun());
+  EXPECT_EQ(engine.roster().clients(), 2u);
+  admin::RunStatus status;
+  engine.Describe(status, TimePoint{});
+  EXPECT_TRUE(status.missing.empty());
+}
+
 // The first node's profile is the run's. An odd one that came first kept all others out for good.
 TEST_F(OneRound, AProfileGoesWithItsLastNodeBeforeTheRunBegins) {
   EngineOptions options{.run = TestRun(1), .workers = 3};

@@ -144,6 +144,8 @@ inline const std::vector<Lie>& Lies() {
       [](CommitRequest& r, RandomStream& x) { Any(r, x).weight = x.Below(2) ? 1e308 : -1; },
       [](CommitRequest& r, RandomStream& x) { Any(r, x).multiplicity = x.Below(2) ? 0 : 7; },
       [](CommitRequest& r, RandomStream& x) { Any(r, x).steps = UINT64_MAX - x.Below(9); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).bytes_up = UINT64_MAX - x.Below(9); },
+      [](CommitRequest& r, RandomStream& x) { Any(r, x).bytes_up = uint64_t{1} << 60; },
       [](CommitRequest& r, RandomStream& x) { Any(r, x).sums[0] = 1e12; },
       [](CommitRequest& r, RandomStream& x) { Any(r, x).sums[1] = std::nan(""); },
       [](CommitRequest& r, RandomStream& x) { Any(r, x).sums[1] = 1e308; },
@@ -162,6 +164,10 @@ inline const std::vector<Lie>& Lies() {
       [](CommitRequest& r, RandomStream& x) { Any(r, x).attempt.fence.epoch += 1 + x.Below(9); },
       [](CommitRequest& r, RandomStream&) { r.part->included.push_back(r.part->included[0]); },
       [](CommitRequest& r, RandomStream&) { r.part->included.pop_back(); },
+      [](CommitRequest& r, RandomStream&) {
+        r.part->included.clear();
+        r.part->sums = {};
+      },
       [](CommitRequest& r, RandomStream&) { r.part->included.resize(900, r.part->included[0]); },
       [](CommitRequest& r, RandomStream& x) {
         r.part->left_out.push_back({.attempt = Any(r, x).attempt, .message = "twice"});

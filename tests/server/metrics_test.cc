@@ -12,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "core/files.h"
+#include "server/summary.h"
+#include "testing/temporary_folder.h"
 #include "tests/server/metrics_rows.h"
 #include "training/api/metrics.h"
 
@@ -37,6 +40,23 @@ TEST(MetricsRow, SaysWhatTrainingGave) {
   EXPECT_EQ(json["used_bound_delta"], 0.125);
   EXPECT_FALSE(json.contains("test_loss"));
   EXPECT_EQ(row.Text().find("{\"round\":7,\"clients\":4"), 0u) << "the order of the documentation";
+}
+
+// A row that an earlier release has written from what a node told may say anything.
+TEST(Summary, AddsUpBytesThatARowHasAsFloats) {
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  const auto bytes = [&](const std::string& rows) {
+    EXPECT_TRUE(AtomicWriteFile(path, rows).ok());
+    const auto summary = SummaryOf(path, {.settings = "{}", .inputs = "{}"});
+    EXPECT_TRUE(summary.ok()) << summary.status();
+    return summary.ok() ? Json((*summary)["bytes"]) : Json();
+  };
+  EXPECT_EQ(bytes("{\"round\":1,\"bytes_up\":7,\"bytes_down\":1e15}\n"
+                  "{\"round\":2,\"bytes_up\":2.5e15,\"bytes_down\":1}\n"),
+            Json({{"up", 2'500'000'000'000'007}, {"down", 1'000'000'000'000'001}}));
+  EXPECT_EQ(bytes("{\"round\":1,\"bytes_up\":1e300,\"bytes_down\":-1e300}\n"),
+            Json({{"up", std::numeric_limits<int64_t>::max()}, {"down", 0}}));
 }
 
 TEST(MetricsRow, HasNoAccuracyThatAProgramHasNotSaid) {

@@ -189,6 +189,8 @@ TEST_F(ModelKeeperTest, KnowsHowLargeTheSumsOfAWholeCohortAre) {
     for (const uint64_t more : {2, 3}) EXPECT_EQ(most->Of(more), most->bytes) << algorithm;
     EXPECT_EQ(most->Of(1), Part(1, {5}).sums.size) << algorithm;
     EXPECT_EQ(most->Of(0), Part(1, {}).sums.size) << algorithm;
+    EXPECT_GE(most->alone, Part(1, {5}).sums.size) << algorithm;
+    EXPECT_LT(most->alone, 2 * Part(1, {5}).sums.size) << algorithm;
   }
 }
 

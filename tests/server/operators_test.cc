@@ -5,6 +5,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "absl/time/clock.h"
 #include "server/coordinator.h"
 #include "server/log/orders.h"
 #include "tests/server/tiny_run.h"
@@ -116,6 +117,38 @@ TEST(Operators, ARepeatedRequestHasNoSecondEffectAndTheSameAnswer) {
   ASSERT_TRUE(Ask(*run, {.request_id = "y", .action = Action::kResume}).ok());
   EXPECT_EQ(Ask(*run, {.request_id = "x", .action = Action::kPause})->text, first->text);
   EXPECT_NE(StatusOf(*run).state, admin::RunState::kPausing);
+}
+
+// While a restarted server does earlier rounds again, it says that the call is to be repeated.
+TEST(Operators, ARepeatedRequestIsLookedAtAgainWhereItWasToBeRepeated) {
+  constexpr uint32_t kClosed = 20;
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), kClosed + 2);
+  options.run.evaluation.every = 0;
+  options.config.durability = "commit";
+  options.config.checkpoint_every = 100;
+  {
+    const auto run = StartTiny(options);
+    FakeWorker worker(*run);
+    ASSERT_TRUE(worker.Register().ok());
+    worker.RunThrough(kClosed);
+    ASSERT_TRUE(worker.WorkOnPart().has_value());
+    run->Suspend();
+    ASSERT_TRUE(run->Wait().ok());
+  }
+  options.resume = true;
+  const auto run = StartTiny(options);
+  const admin::Change abort = {
+      .request_id = "x", .action = Action::kAbortRound, .round = kClosed + 1};
+  absl::StatusOr<admin::Changed> said = Ask(*run, abort);
+  const TimePoint until = SteadyClock().Now() + FromSeconds(20);
+  while (absl::IsUnavailable(said.status()) && SteadyClock().Now() < until) {
+    absl::SleepFor(absl::Milliseconds(5));
+    said = Ask(*run, abort);
+  }
+  EXPECT_TRUE(said.ok()) << said.status();
+  run->Interrupt();
+  EXPECT_TRUE(run->Wait().ok());
 }
 
 TEST(Operators, AStatusHasTheRowOfTheNewestRoundAndSaysWhatIsWaitedFor) {

@@ -142,7 +142,7 @@ TEST(Roster, AnOwnerMayChangeItsRowsUntilTheRunBegins) {
   const Node first = Owner("anna", {"x", "y"});
   Node changed = Owner("anna", {"y", "w", "v"}, 7);
   changed.request.data_digest = DigestOf("more rows of anna");
-  EXPECT_EQ(roster.ClientsWith(changed.request, changed.table), 4u);
+  EXPECT_EQ(roster.ClientsWith(changed.request), 4u);
   EXPECT_EQ(Join(roster, changed), hers);
   EXPECT_EQ(roster.clients(), 4u);
   EXPECT_EQ(roster.holdings(), 2u);
@@ -162,6 +162,34 @@ TEST(Roster, AnOwnerMayChangeItsRowsUntilTheRunBegins) {
   EXPECT_EQ(roster.HoldingOf(ClientId(2)), hers);
   EXPECT_THAT(Refusal(roster, first), HasSubstr("not those with which the run began"));
   EXPECT_THAT(Refusal(roster, Owner("carl", {"x"})), HasSubstr("begun without it"));
+}
+
+// A node has one holding. What it had before would be nobody's: no other node may bring it.
+TEST(Roster, AnOwnerWithOtherClientsLeavesNoneBehind) {
+  Roster roster;
+  const HoldingId hers = Join(roster, Owner("anna", {"x", "y"}));
+  Join(roster, Owner("bert", {"z"}));
+  Node other = Owner("anna", {"v"});
+  other.request.data_digest = DigestOf("other clients of anna");
+  EXPECT_EQ(roster.ClientsWith(other.request), 2u);
+  EXPECT_EQ(Join(roster, other), hers);
+  EXPECT_EQ(roster.clients(), 2u);
+  EXPECT_EQ(roster.holdings(), 2u);
+  EXPECT_EQ(Refusal(roster, Owner("carl", {"x"})), "") << "nobody has it now";
+  // Nodes that share rows own none, and one of them replaces nothing.
+  Join(roster, Holder("dora", {"s"}));
+  EXPECT_FALSE(roster.Replaces(Holder("dora", {"t"}).request).has_value());
+  EXPECT_FALSE(roster.Replaces(Holder("anna", {"t"}).request).has_value());
+  // Numbers for names are a name like others.
+  Roster numbers;
+  Node unnamed = Owner("anna", {"a"});
+  unnamed.table.names.clear();
+  unnamed.request.data_digest = DigestOf("without names");
+  const HoldingId first = Join(numbers, unnamed);
+  EXPECT_EQ(Join(numbers, Owner("anna", {"a"})), first);
+  EXPECT_EQ(Refusal(numbers, Owner("bert", {"0"})), "");
+  numbers.Begin();
+  EXPECT_EQ(numbers.clients(), 1u);
 }
 
 TEST(Roster, OnlyTheOwnerComesBackWithItsClients) {
