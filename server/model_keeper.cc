@@ -58,6 +58,9 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   // Now, rather than when states are lost: a rule that says that it sums may have no such method.
   if (keeper.begins_anew()) MACAW_RETURN_IF_ERROR(keeper.algorithm_->ForgetStates());
+  // Likewise, rather than when the run is resumed.
+  MACAW_RETURN_IF_ERROR(
+      algorithms::CheckSaved(keeper.schema_, keeper.algorithm_->Save(), keeper.Layouts()));
   return keeper;
 }
 
@@ -309,6 +312,8 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
                          algorithm_->Apply(context, std::move(aggregate)));
+  if (next == algorithms::AfterApply::kNextPhase)
+    MACAW_RETURN_IF_ERROR(algorithms::CheckNextPhase(schema_, phase));
   if (!kept) return next == algorithms::AfterApply::kNextPhase;
   if (next == algorithms::AfterApply::kNextPhase)
     return CannotLeaveOutOfPhases(leaves_out() ? kLeaveOneOut : kUnlearn, schema_.whose);
