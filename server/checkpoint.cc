@@ -115,7 +115,9 @@ absl::StatusOr<FlatVector> ReadVector(const TensorRef& tensor, const Digest& lay
     std::memcpy(vector.view().bytes.data(), tensor.bytes.data(), tensor.bytes.size());
     return vector;
   }
-  return absl::FailedPreconditionError("it belongs to another model");
+  return absl::FailedPreconditionError(
+      "it belongs to another model or algorithm: no vector of this run has its tensors (names, "
+      "shapes and dtype)");
 }
 
 Round RoundOf(const std::string& path) {

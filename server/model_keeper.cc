@@ -59,6 +59,9 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   // Now, rather than when states are lost: a rule that says that it sums may have no such method.
   if (keeper.begins_anew()) MACAW_RETURN_IF_ERROR(keeper.algorithm_->ForgetStates());
+  // Likewise, rather than when the run is resumed.
+  MACAW_RETURN_IF_ERROR(
+      algorithms::CheckSaved(keeper.schema_, keeper.algorithm_->Save(), keeper.Layouts()));
   return keeper;
 }
 
@@ -316,6 +319,7 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
                          algorithm_->Apply(context, std::move(aggregate)));
   inside_round_ = next == algorithms::AfterApply::kNextPhase;
+  if (inside_round_) MACAW_RETURN_IF_ERROR(algorithms::CheckNextPhase(schema_, phase));
   several_phases_ = several_phases_ || inside_round_;
   if (!inside_round_) before_round_.reset();
   if (!kept) return inside_round_;

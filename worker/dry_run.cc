@@ -58,7 +58,9 @@ std::string InOneLine(absl::string_view message) {
                       absl::StripAsciiWhitespace(lines.back()));
 }
 
-absl::Status Try(const RunContext& context, const data::Dataset& dataset, ClientId client) {
+// by_rule: becomes true where it is the rule that fails, whose sentence says what is to be changed.
+absl::Status Try(const RunContext& context, const data::Dataset& dataset, ClientId client,
+                 bool& by_rule) {
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<training::LocalTrainer> trainer,
                          MakeTrainerFor(context, dataset, /*work=*/nullptr));
   // The client's number in the run is not known yet. Its place among this node's clients is enough.
@@ -86,7 +88,12 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
   turn.local.drop_last = false;
   {
     algorithms::Workspace workspace;  // the space of its vectors is free before the evaluation
-    const auto run = [&](const training::LocalPlan& plan) { return trainer->Run(plan, task); };
+    by_rule = true;
+    const auto run = [&](const training::LocalPlan& plan) {
+      auto outcomes = trainer->Run(plan, task);
+      by_rule = outcomes.ok();
+      return outcomes;
+    };
     MACAW_ASSIGN_OR_RETURN(const algorithms::LocalWork work,
                            algorithms::CarryOut(*context.algorithm, turn, workspace, run));
     MACAW_ASSIGN_OR_RETURN(const algorithms::ClientResult result,
@@ -97,6 +104,7 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
     MACAW_RETURN_IF_ERROR(
         algorithms::UpViews(context.schema, turn.phase, result, workspace, ends).status());
   }
+  by_rule = false;
   absl::Status evaluated =
       trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
   const bool is_script = context.spec.script != nullptr;
@@ -118,12 +126,13 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
 absl::Status TryOneBatch(const RunContext& context, const data::Dataset& dataset) {
   const std::optional<ClientId> client = FirstWithRows(dataset);
   if (!client.has_value()) return absl::OkStatus();
-  const absl::Status status = Try(context, dataset, *client);
+  bool by_rule = false;
+  const absl::Status status = Try(context, dataset, *client, by_rule);
   if (status.ok() || absl::IsResourceExhausted(status)) return status;
   if (IsLostDevice(status) || absl::IsUnavailable(status)) return LostDevice(status.message());
   return absl::InvalidArgumentError(absl::StrCat(
       "a batch of client ", client->value, " was tried before the run and cannot be trained: ",
-      InOneLine(status.message()), "; look at [model], run.task and [algorithm]"));
+      InOneLine(status.message()), by_rule ? "" : "; look at [model], run.task and [algorithm]"));
 }
 
 }  // namespace macaw::worker

@@ -76,7 +76,8 @@ struct Schema {
   // its order. Each client is evaluated at the one of all models whose loss on its training rows is
   // the least (the first of equals; without rows the first).
   std::vector<std::string> models = {};
-  // Layouts of vectors that the server half saves, beside those of the channels.
+  // Layouts of vectors that the server half saves, beside those of the channels. A resume reads no
+  // others, so a half that saves one is refused before the first round.
   std::vector<LayoutPtr> saved = {};
   // Null: the whole model moves. Else the server half has the trained part alone (Configure, Model,
   // Result, ServerContext::base), and a client gets the whole model, as down[0] says: the base,
@@ -228,6 +229,8 @@ class ClientAlgorithm {
 };
 
 enum class AfterApply : uint8_t { kRoundDone, kNextPhase };
+// The phases of a round: one whose Apply asks for more is refused, since it may ask for ever.
+constexpr uint32_t kMostPhases = 64;
 
 // A server half's vectors and numbers by name, as a checkpoint stores them.
 struct ServerState {

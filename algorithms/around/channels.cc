@@ -350,6 +350,29 @@ std::vector<std::pair<std::string, double>> TakeMetrics(const Schema& schema, Ph
   return metrics;
 }
 
+absl::Status CheckNextPhase(const Schema& schema, Phase phase) {
+  if (phase.value + 1U < kMostPhases) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(
+      schema.whose, ": Apply asks for another phase of a round that has had ", kMostPhases,
+      ", which is the most: end the round (a rule in Python: return None instead of "
+      "\"next_phase\")"));
+}
+
+absl::Status CheckSaved(const Schema& schema, const ServerState& saved,
+                        const std::vector<LayoutPtr>& layouts) {
+  for (const auto& [name, vector] : saved.vectors) {
+    const auto is_its = [its = vector.layout().get()](const LayoutPtr& layout) {
+      return SameLayout(layout.get(), its);
+    };
+    if (std::ranges::any_of(layouts, is_its)) continue;
+    return absl::InternalError(
+        absl::StrCat(schema.whose, ": the server half saves the vector '", name,
+                     "', whose layout is that of no channel, so no resume could read it: add it "
+                     "to Schema::saved"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSchema(const Schema& schema, const LayoutPtr& model) {
   MACAW_RETURN_IF_ERROR(CheckNames("the channel down", schema.down));
   MACAW_RETURN_IF_ERROR(CheckNames("the channel up", schema.up));

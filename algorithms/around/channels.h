@@ -66,6 +66,12 @@ absl::StatusOr<std::vector<ConstVectorView>> StateViews(const Schema& schema,
 std::vector<std::pair<std::string, double>> TakeMetrics(const Schema& schema, Phase phase,
                                                         aggregation::Aggregate& aggregate);
 
+// Why a round cannot have another phase after this one; OK otherwise.
+absl::Status CheckNextPhase(const Schema& schema, Phase phase);
+// Whether what a server half saves has these layouts alone, so that a resume can read it.
+absl::Status CheckSaved(const Schema& schema, const ServerState& saved,
+                        const std::vector<LayoutPtr>& layouts);
+
 // Why a schema cannot be; OK otherwise.
 absl::Status CheckSchema(const Schema& schema, const LayoutPtr& model);
 

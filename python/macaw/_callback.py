@@ -154,9 +154,10 @@ class Callbacks:
         kept, told = _kept.newest(folder), _told(folder)
         if not self or kept is None or told is None or told >= kept[0]:
             return None
-        row = next((row for row in Run(folder).rows if row["round"] == kept[0]), None)
+        row = next((row for row in Run(folder)._rows_of_the_run() if row["round"] == kept[0]), None)
         if row is None:
             return None
+        _own_rows.forget(folder, kept[0])
         if rounds is None:
             rounds = int(kept_table((folder / "config.toml").read_text(), "run")["rounds"])
         run = OpenRun(folder, row, rounds, self._model, ())

@@ -35,6 +35,18 @@ def write(folder: Path, number: int, values: Mapping[str, Any]) -> None:
         file.write(json.dumps({"round": number, **values}) + "\n")
 
 
+def forget(folder: Path, number: int) -> None:
+    """Removes the values of a round, whose functions are called again."""
+    path = folder / FILE
+    if not path.exists():
+        return
+    found = read(folder)
+    found.pop(number, None)
+    new = folder / f"{FILE}.new"
+    new.write_text("".join(json.dumps({"round": n, **found[n]}) + "\n" for n in found))
+    new.replace(path)
+
+
 def read(folder: Path) -> dict[int, dict[str, Any]]:
     """The values by round. A line that a crash has torn is left out."""
     path = folder / FILE

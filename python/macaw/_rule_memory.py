@@ -51,7 +51,7 @@ class Arena:
         """Where the vector lies: where it is already, or copied into `place`."""
         ref = self.refs.get(id(value))
         if ref is None:
-            _copy(value, place, what, layout)
+            copy_into(value, place, what, layout)
             return self.refs[id(place)]
         there = self.views[ref[0]][ref[1]]
         _check_array(there, place, what)
@@ -66,7 +66,7 @@ def _check_array(array: Array, place: Array, what: str) -> None:
                         f".astype(np.{place.dtype})")  # fmt: skip
 
 
-def _copy(value: Any, place: Array, what: str, layout: Layout | None) -> None:
+def copy_into(value: Any, place: Array, what: str, layout: Layout | None) -> None:
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     if isinstance(value, Mapping):
@@ -78,7 +78,7 @@ def _copy(value: Any, place: Array, what: str, layout: Layout | None) -> None:
                             f"{sorted(tensors)}")  # fmt: skip
         place[...] = 0
         for name, tensor in tensors.items():
-            _copy(value[name], tensor, f"{what}, tensor {name!r},", None)
+            copy_into(value[name], tensor, f"{what}, tensor {name!r},", None)
         return
     if isinstance(value, (bool, int, float)) and place.size == 1:
         value = np.full(1, value, place.dtype)

@@ -14,6 +14,8 @@ from typing import Any
 from macaw import rules as _rules
 from macaw.rules import Down, Metric, Rule, RuleError, Schema, Setup, State, Up
 
+MOST_PHASES = 64  # of a round (algorithms/api/algorithm.h)
+
 
 def shown(value: Any) -> str:
     text = repr(value)
@@ -94,6 +96,19 @@ def schema_of(rule: Rule, setup: Setup) -> dict[str, Any]:
             "forget_states()"
         )
     kept = [State(item.name, item.size) for item in down] + kept
+    names = [item.name for item in kept]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RuleError(
+            f"schema: the server has two vectors {twice[0]!r}; one that goes down is one already"
+        )
+    phased: list[Down | Up | Metric] = [*down, *schema.up, *schema.metrics]
+    for one in phased:
+        for phase in one.phases:
+            if not isinstance(phase, int) or not 0 <= phase < MOST_PHASES:
+                raise RuleError(
+                    f"schema: {one.name}: a phase is a number from 0 to {MOST_PHASES - 1}; got "
+                    f"{phase!r}"
+                )
 
     def layouts(items: Sequence[Any]) -> list[dict[str, Any]]:
         return [{**dataclasses.asdict(item), "size": _layout_of(item)} for item in items]

@@ -21,8 +21,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from macaw import rules as _rules
-from macaw._rule_memory import Arena
+from macaw._rule_memory import Arena, copy_into
 from macaw._rule_schema import describe, passes_of, schema_of, shown
 from macaw.rules import (
     Aggregated,
@@ -41,7 +43,7 @@ from macaw.rules import (
     Train,
 )
 
-_Named = _rules._Named
+_Named, _Placed = _rules._Named, _rules._Placed
 
 # What the programs have inside: lines of a traceback that are not the rule's.
 _OURS = (
@@ -101,8 +103,8 @@ class _Worker:
             arena.sent = sent
             names, views = arena.names, arena.views
             down = [(names["down"][number], views["down"][number]) for number in sent]
-            arena.down = _Named("channel down", down)
-            arena.state = _Named("state", zip(names["state"], views["state"]))
+            arena.down = _Placed("channel down", down, _refuse)
+            arena.state = _Placed("state", zip(names["state"], views["state"]), _refuse)
         ctx = ClientContext()
         ctx.round, ctx.phase, ctx.client, ctx.examples = question["of"]
         ctx.weight = question["weight"]
@@ -110,8 +112,8 @@ class _Worker:
         ctx.local = self.local
         ctx.setup = self.setup
         ctx.layout = self.setup.layout
-        ctx.down, ctx.state = arena.down, arena.state
-        ctx.model = arena.views["down"][0]
+        ctx._down, ctx._state = arena.down, arena.state
+        ctx._model = arena.views["down"][0]
         ctx._arena = arena
         arena.used = question["used"]
         return arena, ctx
@@ -234,11 +236,17 @@ class _Worker:
         ctx.setup = self.setup
         ctx.layout = self.setup.layout
         vectors = zip(arena.names["server"], arena.views["server"])
-        ctx.vectors = _Named("server's vector", vectors)
-        ctx.model = arena.views["server"][0]
+        ctx._vectors = _Placed("server's vector", vectors, self._put)
         ctx.numbers = _Named("server's number", question["numbers"].items())
         ctx._metrics = {}
         return ctx
+
+    def _put(self, what: str, place: Any, value: Any) -> None:
+        """Copies what the rule assigns to a vector of the server, or to a tensor of one."""
+        layout = self.setup.layout if place.shape == (self.setup.layout.size,) else None
+        copied = np.zeros_like(place)  # first, since the value may be made of the vector's tensors
+        copy_into(value, copied, what, layout)
+        place[...] = copied
 
     def _begin(self, question: dict[str, Any]) -> dict[str, Any]:
         ctx = self._server(question)
@@ -270,6 +278,13 @@ class _Worker:
         }
 
 
+def _refuse(what: str, *_: Any) -> None:
+    raise RuleError(
+        f"changes {what}, which a client only reads: return what it keeps next, Result(…, "
+        "state={…}), and what goes up"
+    )
+
+
 # What a message calls the method behind a question.
 _METHODS = {"open": "schema", "evaluation_point": "evaluation_point"}
 
@@ -287,6 +302,8 @@ def _number(value: Any, what: str) -> float:
 def _numbers(numbers: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, float]:
     if unknown := sorted(numbers.keys() - known.keys()):
         raise RuleError(f"the schema has no number {unknown[0]!r} of the server")
+    if gone := sorted(known.keys() - numbers.keys()):
+        raise RuleError(f"ctx.numbers is without {gone[0]!r}, which the schema has")
     return {
         name: _number(value, f"the server's number {name!r}") for name, value in numbers.items()
     }
@@ -302,9 +319,9 @@ def _told(error: BaseException, method: str) -> str:
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno}: {text})"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in _OURS]
     places = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line}" for f in frames[:-7:-1]]
-    kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
+    raised = ":" if isinstance(error, RuleError) else f" raised {type(error).__name__}:"
     where = f" ({'; '.join(places)})" if places else ""
-    return f"{method} raised {kind}{error}{where}"
+    return f"{method}{raised} {error}{where}"
 
 
 # A client's turn is two questions, and each microsecond here is paid for each of them: so no

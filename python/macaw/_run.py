@@ -84,12 +84,15 @@ class Run:
     @property
     def rows(self) -> list[Row]:
         """A dict a round, as in metrics.jsonl, with what ``on_round`` and ``metrics=`` add."""
+        own = _own_rows.read(self.folder)
+        return [{**row, **own.get(row["round"], {})} for row in self._rows_of_the_run()]
+
+    def _rows_of_the_run(self) -> list[Row]:
+        """Those of metrics.jsonl alone."""
         file = self._own_folder() / "metrics.jsonl"
         if not file.exists():
             raise Error(f"{self.folder} has no {file.name}: no round is done, or it was removed")
-        rows: list[Row] = [json.loads(line) for line in file.read_text().splitlines()]
-        own = _own_rows.read(self.folder)
-        return [{**row, **own.get(row["round"], {})} for row in rows]
+        return [json.loads(line) for line in file.read_text().splitlines()]
 
     @property
     def metrics(self) -> Any:

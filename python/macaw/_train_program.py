@@ -195,6 +195,11 @@ class _Server:
         planned = _nominal_steps(ctx.local, len(task.y))
         once = task.x.size if task.task == "next-token" else len(task.y)
         _refuse_count("rows", used, once + once * planned * ctx.batch_size // len(task.y))
+        if used == 0 and any(not np.array_equal(trained[n], weights[n]) for n in weights):
+            raise ValueError(
+                'the train function returned {"rows": 0} and a model that has changed: leave it '
+                "out, or say how many rows it has taken, which its losses are means of"
+            )
         _refuse_count("steps", steps, 1 + planned)
         sums = _sums(metrics, task.sums, used, "the train function")
         return trained, used, steps, sums if "loss" in sums else None
@@ -310,6 +315,12 @@ class _Server:
         missing = sorted(set(weights) - set(trained))
         if missing:
             raise TypeError(f"the train function returned no {', '.join(missing)}")
+        if more := sorted(map(str, set(trained) - set(weights) - self._further())):
+            raise TypeError(
+                f"the train function returned {', '.join(more)}, and the model has "
+                f"{', '.join(weights)}: return these alone, and numbers beside them, "
+                '(model, {"loss": …})'
+            )
         dtype = next(iter(weights.values())).dtype
         whole = self._whole_numbers()
         arrays = {
@@ -337,6 +348,12 @@ class _Server:
 
     def _places(self, module: Any) -> dict[str, Any]:
         return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+    def _further(self) -> set[str]:
+        """What the module may have beside the tensors of the run: a second name of one, buffers
+        that are in no file."""
+        module = self._module
+        return set() if module is None else {*module.state_dict(), *self._places(module)}
 
     def _whole_numbers(self) -> set[str]:
         """The tensors of the module that are no floats, such as a counter."""

@@ -29,9 +29,10 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import operator
 import re
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -123,18 +124,62 @@ class _Named(dict[str, Any]):
         raise RuleError(f"asks for the {self._what} {name!r}, which is not there; there is: {has}")
 
 
+class _Placed(_Named):
+    """The same of vectors that stay where they are: `put` says what an assignment does."""
+
+    def __init__(
+        self, what: str, items: Iterable[tuple[str, Any]], put: Callable[[str, Array, Any], None]
+    ) -> None:
+        super().__init__(what, items)
+        self._put = put
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        place = self[name]
+        if value is not place:  # ctx.model += …, which has changed it in place
+            self._put(f"the {self._what} {name!r}", place, value)
+
+    def update(self, *given: Any, **named: Any) -> None:
+        for name, value in dict(*given, **named).items():
+            self[name] = value
+
+    def __ior__(self, given: Any) -> _Placed:  # type: ignore[override,misc]
+        self.update(given)
+        return self
+
+    def setdefault(self, name: str, _: Any = None) -> Any:
+        return self[name]
+
+    def __delitem__(self, *_: Any) -> None:
+        raise RuleError(f"takes a {self._what} away, and there are always those of the schema")
+
+    pop = popitem = clear = __delitem__  # type: ignore[assignment]
+
+
+def _read_only(slot: str, instead: str) -> Any:
+    """An attribute that a rule reads and never sets."""
+
+    def refuse(_: Any, __: Any) -> None:
+        raise RuleError(f"sets ctx.{slot[1:]}, which a client only reads: {instead}")
+
+    return property(operator.attrgetter(slot), refuse)
+
+
 class ClientContext:
     """One client's turn. Vectors are flat read-only arrays, valid until conclude returns.
 
-    Nothing else is kept from prepare to conclude: another process may be asked.
+    Nothing else is kept from prepare to conclude: another process may be asked. What the client
+    keeps next is returned, Result(…, state={…}): `model`, `down` and `state` take no assignment.
     """
 
     __slots__ = (
-        "_arena", "client", "down", "examples", "first_turn", "layout", "local", "model", "phase",
-        "round", "setup", "state", "weight",
+        "_arena", "_down", "_model", "_state", "client", "examples", "first_turn", "layout",
+        "local", "phase", "round", "setup", "weight",
     )  # fmt: skip
 
     _arena: Any
+    _down: Mapping[str, Array]
+    _model: Array
+    _state: Mapping[str, Array]
     round: int
     phase: int
     client: int
@@ -144,9 +189,11 @@ class ClientContext:
     local: Local
     setup: Setup
     layout: Layout
-    model: Array
-    down: Mapping[str, Array]
-    state: Mapping[str, Array]
+    model: Array = _read_only("_model", "name a vector of your own, and return what goes up")
+    down: Mapping[str, Array] = _read_only("_down", "it is what the server has sent")
+    state: Mapping[str, Array] = _read_only(
+        "_state", "return what the client keeps next, Result(…, state={…})"
+    )
 
     def vector(self) -> Array:
         """A vector of the model's layout, shared with the worker: what is computed into it is not
@@ -163,19 +210,42 @@ class ClientContext:
 
 
 class ServerContext:
-    """A phase's end on the server. `vectors` are flat arrays that apply() changes in place, and
-    `numbers` a dict that it changes; both are saved with the run. `model` is vectors["model"]."""
+    """A phase's end on the server. `vectors` are flat arrays that apply() changes, and `numbers` a
+    dict that it changes; both are saved with the run. `model` is vectors["model"], whatever the
+    schema calls it.
 
-    __slots__ = ("_metrics", "layout", "model", "numbers", "phase", "round", "setup", "vectors")
+    An assignment copies: ctx.model = mean and ctx.vectors["momentum"] = m do as
+    ctx.vectors["momentum"][:] = m, and take what a client's result may be.
+    """
+
+    __slots__ = ("_metrics", "_vectors", "layout", "numbers", "phase", "round", "setup")
 
     _metrics: dict[str, float]
+    _vectors: _Placed
     round: int
     phase: int
     setup: Setup
     layout: Layout
-    model: Array
-    vectors: Mapping[str, Array]
     numbers: dict[str, float]
+
+    @property
+    def vectors(self) -> MutableMapping[str, Array]:
+        """The server's vectors by name; what is assigned is copied into them."""
+        return self._vectors
+
+    @vectors.setter
+    def vectors(self, given: Mapping[str, Any]) -> None:
+        if given is not self._vectors:  # ctx.vectors |= …
+            self._vectors.update(given)
+
+    @property
+    def model(self) -> Array:
+        """The first of them."""
+        return cast(Array, next(iter(self._vectors.values())))
+
+    @model.setter
+    def model(self, given: Any) -> None:
+        self._vectors[next(iter(self._vectors))] = given
 
     def report(self, metric: str, value: float) -> None:
         """The round's value of a metric whose `reduce` is None."""
@@ -189,13 +259,17 @@ class ServerContext:
         """model += lr * mean. Buffers move by the mean itself. None: the model stays."""
         if mean is None:
             return
-        n = self.layout.parameters
-        self.model[:n] += self.model.dtype.type(lr) * mean[:n]
-        self.model[n:] += mean[n:]
+        model, n = self.model, self.layout.parameters
+        model[:n] += model.dtype.type(lr) * mean[:n]
+        model[n:] += mean[n:]
 
     def tensors(self, vector: Array) -> dict[str, Array]:
-        """The named tensors of a vector of the model's layout, as views of it."""
-        return self.layout.tensors(vector)
+        """The named tensors of a vector of the model's layout, as views of it. Of one of `vectors`
+        an assignment copies: ctx.tensors(ctx.model)["0.bias"] = bias."""
+        tensors = self.layout.tensors(vector)
+        if not any(vector is kept for kept in self._vectors.values()):
+            return tensors
+        return _Placed("tensor", tensors.items(), self._vectors._put)
 
 
 def _generator(*key: int | str) -> np.random.Generator:
@@ -267,7 +341,15 @@ class Rule(_Fields):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_",
                               cls.__name__).lower()  # fmt: skip
         if "__init__" not in cls.__dict__:
-            dataclasses.dataclass(eq=False, kw_only=True)(cls)
+            try:
+                dataclasses.dataclass(eq=False, kw_only=True)(cls)
+            except ValueError as error:  # a list, a dict or a set as a default
+                mutable = re.search(r"mutable default <class '(.+)'> for field (\w+)", str(error))
+                what = f".{mutable[2]}: its default is a {mutable[1]}" if mutable else f": {error}"
+                raise RuleError(
+                    f"{cls.__name__}{what}, and a parameter is a bool, int, float, str or a "
+                    "Literal of texts; annotate what is none with typing.ClassVar"
+                ) from None
         of_init = inspect.signature(cls.__init__)
         own = list(of_init.parameters.values())[1:]
         cls.__signature__ = of_init.replace(parameters=own)  # type: ignore[attr-defined]

@@ -85,6 +85,8 @@ absl::StatusOr<RuleSchema> SchemaIn(const Json& said, const algorithms::Setup& s
     schema.travels.metrics.push_back(std::move(metric));
   }
   schema.server = LayoutsOf(said.at("server"), setup.layout);
+  for (const algorithms::NamedLayout& item : schema.server)
+    schema.travels.saved.push_back(item.layout);
   schema.numbers = said.at("numbers").get<std::map<std::string, double>>();
   return schema;
 }

@@ -242,7 +242,10 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
     MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate, std::move(sum).Report());
     for (const auto& [name, value] : TakeMetrics(schema_, phase, aggregate)) metrics_[name] = value;
     MACAW_ASSIGN_OR_RETURN(const AfterApply after, server_->Apply(asked, std::move(aggregate)));
-    if (after == AfterApply::kNextPhase) continue;
+    if (after == AfterApply::kNextPhase) {
+      MACAW_RETURN_IF_ERROR(CheckNextPhase(schema_, phase));
+      continue;
+    }
     for (auto& [client, vectors] : staged) states_[client] = std::move(vectors);
     return absl::OkStatus();
   }
@@ -291,7 +294,13 @@ absl::Status RoundLoop::ForgetStates() {
 }
 
 absl::Status RoundLoop::ResumeFrom(const RoundLoop& other) {
-  MACAW_RETURN_IF_ERROR(server_->Load(other.server_->Save()));
+  const ServerState saved = other.server_->Save();
+  std::vector<LayoutPtr> layouts = {setup_.layout, SentModelLayout(schema_)};
+  for (const DownChannel& channel : schema_.down) layouts.push_back(channel.layout);
+  for (const aggregation::ChannelSpec& channel : schema_.up) layouts.push_back(channel.layout);
+  layouts.insert(layouts.end(), schema_.saved.begin(), schema_.saved.end());
+  MACAW_RETURN_IF_ERROR(CheckSaved(schema_, saved, layouts));
+  MACAW_RETURN_IF_ERROR(server_->Load(saved));
   for (size_t client = 0; client < states_.size(); ++client) {
     states_[client].clear();
     for (const FlatVector& item : other.states_[client]) states_[client].push_back(item.Clone());

@@ -323,6 +323,42 @@ TEST(Phases, ALaterPhaseSeesWhatAnEarlierOneKept) {
   EXPECT_EQ(later.ModelDigest(), fedavg.ModelDigest());
 }
 
+class EndlessPhases final : public MeanDeltaServer {
+ public:
+  using MeanDeltaServer::MeanDeltaServer;
+  absl::StatusOr<AfterApply> Apply(const ServerContext&, aggregation::Aggregate) override {
+    return AfterApply::kNextPhase;
+  }
+};
+
+TEST(Phases, WithoutEndAreRefused) {
+  Description rule = Rule([](const ClientContext&, ClientResult&) {});
+  rule.server = MakeServer<EndlessPhases>;
+  ExpectMisuse(OneRound(rule), "Apply asks for another phase of a round that has had 64");
+}
+
+// Three numbers beside the model.
+class KeepingNumbers final : public MeanDeltaServer {
+ public:
+  KeepingNumbers(const Setup& setup, FlatVector model) : MeanDeltaServer(setup, std::move(model)) {
+    kept_.Vector("three", FlatVector(Layout()));
+  }
+  static LayoutPtr Layout() { return ParameterLayout::Scalars("value", 3, DType::kF64); }
+};
+
+TEST(Saved, AVectorOfAnotherLayoutThanTheChannelsIsInTheSchema) {
+  Description rule = Rule([](const ClientContext&, ClientResult&) {});
+  rule.server = MakeServer<KeepingNumbers>;
+  RoundLoop straight(rule, Q4(), {}), resumed(rule, Q4(), {});
+  ASSERT_TRUE(straight.Rounds(1).ok());
+  ExpectMisuse(resumed.ResumeFrom(straight), "'three'");
+  rule = Rule([](const ClientContext&, ClientResult&) {},
+              [](Schema& schema) { schema.saved.push_back(KeepingNumbers::Layout()); });
+  rule.server = MakeServer<KeepingNumbers>;
+  RoundLoop named(rule, Q4(), {});
+  EXPECT_TRUE(named.ResumeFrom(straight).ok());
+}
+
 // Keeps x of its last odd round in "odd", and of its last even round in "even".
 class KeepingInTurns final : public DeltaClient {
  public:

@@ -87,6 +87,9 @@ def returns(model: Any, rows: Any, ctx: Any, what: str = "") -> Any:
         "too many steps": {"loss": 2.0, "steps": 10**7},
         "steps below 0": {"loss": 2.0, "steps": -1},
         "a percentage": {"loss": 2.0, "accuracy": 88.0},
+        "one tensor more": {**model, "1.weight": np.zeros((3, 3))},
+        "a metric among tensors": {**model, "loss": 2.0},
+        "no rows": {"loss": 2.0, "rows": 0},
     }[what]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -143,6 +144,24 @@ class OnRound(TestCase):
         self.assertEqual([row["own"] for row in run.rows], [1, 2, 3, 4])
         macaw.resume(run.folder, rounds=5, on_round=log)
         self.assertEqual([number for number, _ in told], [1, 2, 3, 4, 5])
+
+    def test_that_raised_after_it_logged_logs_that_round_anew(self) -> None:
+        def log(run: macaw.OpenRun) -> None:
+            run.log({"own": run.round})
+
+        def fail(run: macaw.OpenRun) -> None:
+            run.log({"own": -run.round, "other": 1})
+            1 / (run.round - 3)
+
+        with self.assertRaises(ZeroDivisionError):
+            macaw.simulate(**self.job("run", on_round=fail))
+        with self.assertRaises(ZeroDivisionError):  # again
+            macaw.resume(self.folder / "run", on_round=fail)
+        run = macaw.resume(self.folder / "run", on_round=log)
+        self.assertEqual([row["own"] for row in run.rows], [-1, -2, 3, 4])
+        self.assertEqual([row.get("other") for row in run.rows], [1, 1, None, None])
+        lines = (run.folder / "metrics.own.jsonl").read_text().splitlines()
+        self.assertEqual([json.loads(line)["round"] for line in lines], [1, 2, 3, 4])
 
     def test_may_end_a_run_that_it_interrupted(self) -> None:
         with self.assertRaises(ZeroDivisionError):
@@ -305,6 +324,17 @@ class OwnMetrics(TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             macaw.simulate(**self.job("usual", model=self.net(), metrics={"own": self.accuracy}))
+
+    def test_of_a_round_whose_function_raised_are_taken_again(self) -> None:
+        def fail(run: macaw.OpenRun) -> None:
+            1 / (run.round - 2)
+
+        job = self.job("run", model=self.net(), metrics={"own": self.accuracy}, on_round=fail)
+        with self.assertRaises(ZeroDivisionError):
+            macaw.simulate(**job)
+        given: dict[str, Any] = {"model": self.net(), "metrics": {"own": self.accuracy}}
+        run = macaw.resume(self.folder / "run", on_round=lambda run: None, **given)
+        np.testing.assert_allclose(run.metrics["own"], run.metrics["test_accuracy"], atol=1e-6)
 
     def test_stand_in_rounds_that_are_evaluated(self) -> None:
         seen = []

@@ -72,6 +72,15 @@ class ARule(TestCase):
         self.assertEqual(str(inspect.signature(Mine)).replace("'", ""),
                          "(*, momentum: float = 0.9) -> None")  # fmt: skip
 
+    def test_with_a_default_of_another_type_is_told_which_there_are(self) -> None:
+        for default in ("[]", "{}", "set()", "parameter([0.5])"):
+            text = "from macaw.rules import Rule, parameter\n\nclass Mine(Rule):\n"
+            (self.folder / "rule.py").write_text(f"{text}    rates: list = {default}\n")
+            job = self.job("run", plugins=[self.folder / "rule.py"], algorithm="mine")
+            told = r"Mine\.rates: its default is a (list|dict|set), .*bool, int, float, str.*"
+            with self.assertRaisesRegex(macaw.Error, told + r"\(rule.py:3 [^;]*\)$"):
+                macaw.simulate(**job)
+
     def test_that_raises_says_where(self) -> None:
         text = FILE.read_text().replace("mu=self.mu", "mu=1 / 0")
         (self.folder / "rule.py").write_text(text)
@@ -82,7 +91,7 @@ class ARule(TestCase):
 
 HEAD = """import numpy as np
 
-from macaw.rules import Metric, Result, Rule, Schema, StageEnd, State, Train, Up
+from macaw.rules import Down, Metric, Result, Rule, Schema, StageEnd, State, Train, Up
 
 
 class Mine(Rule):
@@ -182,6 +191,102 @@ class AMethod(TestCase):
         halved = macaw.FedAvg(server_lr=0.5)
         builtin = macaw.simulate(**self.job("builtin", algorithm=halved, rounds=6))
         self.assertEqual(run.digest, builtin.digest)
+
+    def test_server_vectors_of_any_size_are_there_when_a_run_goes_on(self) -> None:
+        body = """
+    def schema(self, setup):
+        return Schema(down=["model", Down("sent", size=2)],
+                      server=[State("one", size=1), State("three", size=3), State("whole")])
+
+    def apply(self, ctx, aggregate):
+        for name, vector in ctx.vectors.items():
+            if name != "model":
+                vector += 0.25 * ctx.round
+        lr = 1 / sum(float(vector[0]) for vector in ctx.vectors.values())
+        ctx.move_model(aggregate["delta"].value, lr)
+"""
+        whole = self.run_of("whole", body, rounds=4)
+        begun = self.run_of("begun", body, rounds=2)
+        self.assertEqual(macaw.resume(begun.folder, rounds=4).digest, whole.digest)
+
+    def test_apply_may_assign_what_it_changes(self) -> None:
+        schema = """
+    def schema(self, setup):
+        return Schema(server=[State("m"), State("n", size=1)], numbers={"a": 1.0, "b": 2.0})
+
+    def apply(self, ctx, aggregate):
+        delta = aggregate["delta"].value
+"""
+        placed = self.run_of("placed", schema + """
+        ctx.vectors["m"][...] = 0.5 * ctx.vectors["m"] + delta
+        ctx.vectors["n"][...] += 1
+        ctx.model[...] += ctx.vectors["m"] * np.float32(ctx.vectors["n"][0])
+        ctx.tensors(ctx.model)["0.bias"][...] = 0
+""")  # fmt: skip
+        assigned = self.run_of("assigned", schema + """
+        before = ctx.model.copy()
+        ctx.vectors["m"] = 0.5 * ctx.vectors["m"] + delta
+        ctx.vectors |= {"n": float(ctx.vectors["n"][0]) + 1}
+        ctx.model = ctx.model + ctx.vectors["m"] * np.float32(ctx.vectors["n"][0])
+        ctx.tensors(ctx.model)["0.bias"] = np.zeros_like(ctx.tensors(ctx.model)["0.bias"])
+        ctx.model = dict(ctx.tensors(ctx.model))  # of its own tensors
+        ctx.model += 0
+        assert not np.array_equal(before, ctx.model)
+        ctx.vectors = {"m": ctx.vectors["m"]}
+""")  # fmt: skip
+        self.assertEqual(assigned.digest, placed.digest)
+        for change, told in (
+            ("ctx.model = ctx.model.astype(np.float64)", "'model' is float64, and should be"),
+            ("ctx.model = np.zeros(3, np.float32)", r"'model' has the shape \(3,\)"),
+            ('ctx.vectors["k"] = delta', "vector 'k', which is not there; there is: model, m, n"),
+            ('ctx.vectors["m"] = 1.0', "'m' is float 1.0 instead of an array"),
+            ('ctx.tensors(ctx.model)["0.bias"] = delta', "the tensor '0.bias' has the shape"),
+            ('del ctx.vectors["m"]', "takes a server's vector away"),
+            ('ctx.numbers = {"a": 1.0}', "ctx.numbers is without 'b'"),
+        ):
+            with self.assertRaisesRegex(macaw.RunError, f"apply: .*{told}"):
+                self.run_of("refused", f"{schema}        {change}\n", overwrite=True)
+
+    def test_conclude_assigns_nothing_to_what_a_client_got(self) -> None:
+        for change in (
+            'ctx.state["own"] = ctx.model', 'ctx.state = {"own": ctx.model}',
+            "ctx.state.update(own=ctx.model)", 'ctx.down["model"] = outcomes[0].end',
+            "ctx.model = outcomes[0].end",
+        ):  # fmt: skip
+            with self.assertRaisesRegex(macaw.Error, "conclude: .*which a client only reads") as c:
+                self.run_of("refused", f"""
+    def schema(self, setup):
+        return Schema(state=["own"])
+
+    def conclude(self, ctx, outcomes):
+        {change}
+        return Result({{"delta": outcomes[0].end - ctx.model}}, state={{"own": ctx.model}})
+""", overwrite=True)  # fmt: skip
+            self.assertIn("refused.py:", str(c.exception))
+            # Of the batch that is tried before the run: the rule is what is to be changed.
+            self.assertNotIn("look at [model]", str(c.exception))
+
+    def test_apply_asks_for_no_phases_without_end(self) -> None:
+        body = """
+    def apply(self, ctx, aggregate):
+        return "next_phase" if ctx.phase < %d else None
+"""
+        self.assertEqual(self.run_of("most", body % 63, rounds=1).summary["rounds"], 1)
+        with self.assertRaisesRegex(macaw.RunError, "another phase of a round that has had 64"):
+            self.run_of("endless", body % 1000, rounds=1)
+        for phases in ("[64]", "[-1]", "['first']"):
+            with self.assertRaisesRegex(macaw.Error, "a phase is a number from 0 to 63"):
+                self.run_of("phases", f"""
+    def schema(self, setup):
+        return Schema(up=[Up("delta", phases={phases})])
+""", overwrite=True)  # fmt: skip
+
+    def test_schema_names_each_vector_of_the_server_once(self) -> None:
+        with self.assertRaisesRegex(macaw.Error, "schema: the server has two vectors 'model'"):
+            self.run_of("twice", """
+    def schema(self, setup):
+        return Schema(server=["model"])
+""")  # fmt: skip
 
     def test_evaluation_point_is_where_clients_are_evaluated(self) -> None:
         x, y = rows()

@@ -122,6 +122,9 @@ class AFunction(TrainCase):
             ("three things", "returned tuple"), ("too many rows", '"rows": 1000000000'),
             ("too many steps", '"steps": 10000000'), ("steps below 0", '"steps": -1'),
             ("a percentage", "accuracy 88"),
+            ("one tensor more", "returned 1.weight, and the model has"),
+            ("a metric among tensors", "returned loss, and the model has"),
+            ("no rows", '"rows": 0} and a model that has changed'),
         ):  # fmt: skip
             train = functools.partial(own.returns, what=what)
             self.assertIn(word, str(self.refusal(macaw.TrainError, train=train)), what)

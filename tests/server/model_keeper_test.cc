@@ -105,6 +105,24 @@ TEST_F(ModelKeeperTest, RefusesARuleThatSumsStatesAndCannotForgetThem) {
               HasSubstr("ForgetStates"));
 }
 
+class SavingNumbers final : public algorithms::MeanDeltaServer {
+ public:
+  SavingNumbers(const algorithms::Setup& setup, FlatVector model)
+      : MeanDeltaServer(setup, std::move(model)) {
+    kept_.Vector("three", FlatVector(ParameterLayout::Scalars("value", 3, DType::kF64)));
+  }
+};
+
+// Else the run would end, and its checkpoints be of no use.
+TEST_F(ModelKeeperTest, RefusesARuleThatSavesWhatItsSchemaDoesNotName) {
+  algorithms::Description rule = **Registry().Find("fedavg");
+  rule.server = algorithms::MakeServer<SavingNumbers>;
+  EXPECT_THAT(
+      ModelKeeper::Make(rule, setup_, TinyModel()).status().ToString(),
+      testing::AllOf(HasSubstr("algorithm fedavg: the server half saves the vector 'three'"),
+                     HasSubstr("Schema::saved")));
+}
+
 TEST_F(ModelKeeperTest, TakesNoVectorsOfOtherClientsThanThePartNames) {
   Use("median");  // collects every client's own vector
   ASSERT_TRUE(keeper_->Open(Order(1)).ok());
