@@ -268,7 +268,8 @@ absl::Status CompareWithout(const ReplayCommand& command, const log::History& re
   for (size_t i = 0; i < command.without.size(); ++i) {
     const uint64_t client = command.without[i];
     const std::string& called = command.without_called[i];
-    const std::string name = called.empty() ? "" : absl::StrCat(" (", called, ")");
+    const std::string name =
+        called.empty() || called == absl::StrCat(client) ? "" : absl::StrCat(" (", called, ")");
     std::cout << absl::StrFormat("without    client %d%s, which %d of %d rounds had counted\n",
                                  client, name, log::RoundsThatCounted(ClientId(client), recorded),
                                  recorded.completed().value);
