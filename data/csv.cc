@@ -272,6 +272,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   examples.notes = reader.unreadable().Notes(reader.rows());
   std::ranges::copy(reader.line_notes(), std::back_inserter(examples.notes));
   std::ranges::move(spread_notes, std::back_inserter(examples.notes));
+  if (!labels.note.empty()) examples.notes.push_back(std::move(labels.note));
   std::string target_note = reader.TargetNote(own_test_begin);
   if (!target_note.empty()) examples.notes.push_back(std::move(target_note));
   examples.train.end = examples.own_test.begin = own_test_begin;

@@ -83,6 +83,7 @@ absl::StatusOr<StoredLabels> CsvLabels::Store(const DataOptions& options,
   stored.order =
       classes.ordered_by_names ? OrderOf(options.class_names) : OrderUnlessSorted(classes.names);
   stored.names = std::move(classes.names);
+  stored.note = std::move(classes.note);
   return stored;
 }
 

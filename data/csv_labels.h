@@ -19,6 +19,7 @@ struct StoredLabels {
   int64_t classes = 0;  // 0: regression
   std::vector<std::string> names;
   std::string order;  // for the digest: the order of the classes where it is not the usual one
+  std::string note;   // for people; empty: none
 };
 
 // The labels of a table: all of them numbers, or all of them words.

@@ -4,12 +4,27 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/status.h"
 #include "data/column_spread.h"
 
 namespace macaw::data {
 namespace {
 constexpr int64_t kMostClasses = 1 << 24;
+constexpr size_t kMostListed = 10;
+
+// data.class_names = ["1", "2"]
+std::string ListedAs(std::span<const double> labels) {
+  const auto quoted = [](std::string* out, double label) {
+    absl::StrAppend(out, "\"", static_cast<int64_t>(label), "\"");
+  };
+  return absl::StrCat(
+      "data.class_names = [",
+      absl::StrJoin(labels.first(std::min(labels.size(), kMostListed)), ", ", quoted),
+      labels.size() > kMostListed ? ", …]" : "]");
+}
+
 }  // namespace
 
 absl::StatusOr<Examples> Own(ExampleStore store, uint64_t row_elements, const std::string& path) {
@@ -50,14 +65,21 @@ absl::StatusOr<ClassMap> MapClasses(std::span<const double> labels, int64_t limi
     return absl::InvalidArgumentError(absl::StrCat(
         path, " holds ", distinct.size(), " different labels, but data.classes is ", limit));
   }
-  if (limit > 0 && distinct.size() < static_cast<uint64_t>(limit) && !distinct.empty()) {
+  if (limit > 0 && !distinct.empty()) {
     const bool classes = distinct.front() >= 0 && distinct.back() < static_cast<double>(limit);
-    const bool sign = limit == 2 && std::fabs(distinct.front()) == 1;
+    const bool sign =
+        limit == 2 && std::ranges::all_of(distinct, [](double l) { return std::fabs(l) == 1; });
+    // Also where all are here: a node that lacks one of them would number the others otherwise.
     if (!classes && !sign) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, " holds ", distinct.size(), " different labels, ", distinct.front(),
-                       " to ", distinct.back(), ", and data.classes is ", limit,
-                       ": they do not say which classes are missing. Let labels count from 0"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, " holds ", distinct.size(), " different labels, ",
+          static_cast<int64_t>(distinct.front()), " to ", static_cast<int64_t>(distinct.back()),
+          ", and data.classes is ", limit, ", so that classes count from 0: ",
+          distinct.size() < static_cast<uint64_t>(limit)
+              ? "they do not say which classes are missing. List all labels on every node, as in "
+              : "a node that lacks one of them would number the others otherwise. List them on "
+                "every node: ",
+          ListedAs(distinct), ". Or let labels count from 0"));
     }
     distinct.clear();
     if (classes) {

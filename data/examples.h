@@ -73,9 +73,8 @@ struct ParsedLabels {
 
 // Maps whole-numbered labels to classes: the sorted distinct labels become 0 ... k-1 (-1, 1 -> 0,
 // 1). `map[k]` is the label of class k. With a `limit` (data.classes) a class may be missing here,
-// as on one device of a fleet: labels in 0 ... limit-1 are classes already, and -1 or 1 alone is
-// one of two. Errors: more classes than `limit`; fewer, where the labels do not say which is
-// missing.
+// as on one device of a fleet, so which rows are here decides nothing: labels in 0 ... limit-1 are
+// classes already, and -1 or 1 is one of two. Errors: more classes than `limit`; other labels.
 struct ClassMap {
   std::vector<int64_t> map;
   std::vector<int32_t> classes;

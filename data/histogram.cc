@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -76,6 +77,27 @@ absl::StatusOr<Histogram> FromArchive(std::string bytes, const std::string& path
   return FromNpy(array, absl::StrCat(path, ": ", member.name));
 }
 
+// Of two cells that a comma, a semicolon or, where there is neither, a tab sets apart. A last
+// separator may end the line.
+bool HasEmptyCell(absl::string_view line) {
+  const bool commas = line.find_first_of(",;") != absl::string_view::npos;
+  std::vector<absl::string_view> cells =
+      absl::StrSplit(line, absl::ByAnyChar(commas ? ",;" : "\t"));
+  const auto is_empty = [](absl::string_view cell) {
+    return absl::StripAsciiWhitespace(cell).empty();
+  };
+  if (cells.size() > 1 && is_empty(cells.back())) cells.pop_back();
+  return std::ranges::any_of(cells, is_empty);
+}
+
+// 0, 1, ...: the columns' numbers, as pandas writes them above a table.
+bool CountsFromZero(const std::vector<absl::string_view>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != absl::StrCat(i)) return false;
+  }
+  return words.size() > 1;
+}
+
 absl::StatusOr<Histogram> FromText(absl::string_view text, const std::string& path) {
   MACAW_RETURN_IF_ERROR(CheckPlainText(text, path));
   text = WithoutByteOrderMark(text);
@@ -84,15 +106,20 @@ absl::StatusOr<Histogram> FromText(absl::string_view text, const std::string& pa
   MACAW_RETURN_IF_ERROR(ForEachLine(text, [&](int64_t number, absl::string_view line) {
     const std::vector<absl::string_view> words =
         absl::StrSplit(line, absl::ByAnyChar(",; \t"), absl::SkipEmpty());
-    if (words.empty()) return absl::OkStatus();
+    if (absl::StripAsciiWhitespace(line).empty()) return absl::OkStatus();
     const auto refuse = [&](const auto&... why) {
       return absl::InvalidArgumentError(absl::StrCat(path, " line ", number, " ", why...));
     };
-    const bool header =
-        std::exchange(first, false) && std::ranges::none_of(words, [](absl::string_view word) {
-          return ParseNumber(word).has_value();
-        });
+    const bool is_first = std::exchange(first, false);
+    const auto is_number = [](absl::string_view word) { return ParseNumber(word).has_value(); };
+    const bool header = is_first && !words.empty() && std::ranges::none_of(words, is_number);
     if (header) return absl::OkStatus();
+    if (HasEmptyCell(line)) return refuse("has an empty cell: 0 is no row of a class");
+    if (is_first && CountsFromZero(words)) {
+      return refuse("is 0 to ", words.size() - 1,
+                    ", which may be a header or the first client: delete a header; above a "
+                    "client write a line of words, such as the classes' names");
+    }
     for (const absl::string_view word : words) {
       uint32_t count = 0;
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);

@@ -23,8 +23,9 @@ struct Histogram {
 
 // Reads a matrix clients x classes of whole numbers from 0: a .npy array, the only array of an .npz
 // archive (or the one that is called `histogram`), or a text with a line of numbers for each client
-// (commas, semicolons, tabs or blanks between them; a first line of words is skipped). Errors name
-// the file and the place. Blocking.
+// (commas, semicolons, tabs or blanks between them; a first line of words is skipped). Empty cells
+// are refused, and a first line 0, 1, ..., which may be a header. Errors name the file and the
+// place. Blocking.
 absl::StatusOr<Histogram> ReadHistogram(const std::string& path);
 
 // The rows of the clients, as positions in the pool. Each client gets its numbers of rows of each

@@ -133,6 +133,7 @@ absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options) {
   examples.classes = classes.count;
   examples.class_names = std::move(classes.names);
   examples.notes = unreadable.Notes(rows.labels.size());
+  if (!classes.note.empty()) examples.notes.push_back(std::move(classes.note));
   NoteTargets(std::span(rows.labels).first(own_test_begin), examples);
   examples.train.end = examples.own_test.begin = own_test_begin;
   examples.digest = digest.Finish();

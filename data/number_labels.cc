@@ -90,6 +90,12 @@ absl::StatusOr<NumberClasses> InSortedOrder(std::span<const double> labels,
   classes.count = std::max<int64_t>(static_cast<int64_t>(map.map.size()), options.classes);
   classes.names = NamesOf(map);
   classes.of_row = std::move(map.classes);
+  if (options.classes > 1 && !labels.empty() && std::ranges::min(labels) == 1) {
+    classes.note =
+        absl::StrCat("no row has the label 0, and data.classes = ", options.classes,
+                     " says that labels count from 0: where they count from 1, list all of them in "
+                     "data.class_names, alike on every node");
+  }
   return classes;
 }
 
@@ -133,7 +139,11 @@ absl::StatusOr<NumberClasses> ClassesOfNumbers(std::span<const double> labels,
   MACAW_RETURN_IF_ERROR(CheckSize(distinct, listed, options.path));
   if (!listed) return InSortedOrder(labels, options);
   MACAW_ASSIGN_OR_RETURN(NumberClasses classes, InListedOrder(labels, names, options));
-  const absl::StatusOr<NumberClasses> sorted = InSortedOrder(labels, options);
+  // Where none is missing, sorted order is that of the labels.
+  const bool all = distinct.size() == static_cast<uint64_t>(options.classes);
+  DataOptions unlimited = options;
+  if (all) unlimited.classes = 0;
+  const absl::StatusOr<NumberClasses> sorted = InSortedOrder(labels, unlimited);
   classes.ordered_by_names =
       !sorted.ok() || sorted->of_row != classes.of_row || sorted->count != classes.count;
   return classes;

@@ -18,6 +18,7 @@ struct NumberClasses {
   std::vector<std::string> names;  // of each class; empty: 0 ... count-1
   // data.class_names numbers them, and otherwise than sorted order would.
   bool ordered_by_names = false;
+  std::string note;  // for people; empty: none
 };
 
 // Numbers them as data.class_names lists them where these are the labels, or these and more; else

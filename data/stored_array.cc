@@ -67,6 +67,8 @@ double FloatAt(const StoredArray& array, uint64_t i) {
 }
 
 std::string TextAt(const StoredArray& array, uint64_t i) {
+  const bool wide = array.kind == 'u' && array.item == 8;
+  if (wide) return absl::StrCat(Element<uint64_t>(array, i));
   if (array.is_integer()) return absl::StrCat(IntegerAt(array, i));
   absl::string_view bytes = array.data.substr(i * array.item, array.item);
   std::string text;

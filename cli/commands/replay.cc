@@ -46,7 +46,8 @@ struct ReplayCommand {
   std::vector<std::string> set;                 // --set section.key=value, over `config`
   std::optional<std::string> processes, slots;  // as written; checked like their keys
   std::vector<std::string> without_names;       // clients that no round trains, as written
-  std::vector<uint64_t> without;                // and their numbers
+  std::vector<uint64_t> without;                // their numbers
+  std::vector<std::string> without_called;      // and their names; "": it has none
   bool force = false;                           // overwrite a run in `out`
   bool quiet = false;
 };
@@ -115,22 +116,22 @@ absl::StatusOr<uint32_t> PlannedRounds(const Document& document,
   return read.node.server.stop.metric == "rule_epsilon" ? 0 : read.run.rounds;
 }
 
-// The numbers of the clients of --without. A run's data is opened for names alone.
-absl::StatusOr<std::vector<uint64_t>> NumbersOf(const ReplayCommand& command) {
-  std::vector<std::string> names;
+// Finds the clients of --without. The run's data is opened for their names, which may be numbers.
+absl::Status FindWithout(ReplayCommand& command) {
+  if (command.without_names.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::vector<std::string>> found = ClientNamesOf(command.run);
   if (!std::ranges::all_of(command.without_names, IsClientNumber)) {
-    absl::StatusOr<std::vector<std::string>> found = ClientNamesOf(command.run);
     MACAW_RETURN_IF_ERROR(Annotate(
         found.status(), "--without: the clients' names cannot be read (their numbers work, too)"));
-    names = *std::move(found);
   }
-  std::vector<uint64_t> numbers;
+  const std::vector<std::string> names = found.value_or(std::vector<std::string>());
   for (const std::string& client : command.without_names) {
     const absl::StatusOr<uint64_t> number = ClientNumber(client, names);
     MACAW_RETURN_IF_ERROR(Annotate(number.status(), "--without"));
-    numbers.push_back(*number);
+    command.without.push_back(*number);
+    command.without_called.push_back(*number < names.size() ? names[*number] : "");
   }
-  return numbers;
+  return absl::OkStatus();
 }
 
 // Refuses clients without which the run is the same, and runs whose rounds depend on when clients
@@ -266,8 +267,9 @@ absl::Status CompareWithout(const ReplayCommand& command, const log::History& re
   MACAW_ASSIGN_OR_RETURN(const RunResult without, ReadResult(command.out));
   for (size_t i = 0; i < command.without.size(); ++i) {
     const uint64_t client = command.without[i];
-    const std::string& written = command.without_names[i];
-    const std::string name = IsClientNumber(written) ? "" : absl::StrCat(" (", written, ")");
+    const std::string& called = command.without_called[i];
+    const std::string name =
+        called.empty() || called == absl::StrCat(client) ? "" : absl::StrCat(" (", called, ")");
     std::cout << absl::StrFormat("without    client %d%s, which %d of %d rounds had counted\n",
                                  client, name, log::RoundsThatCounted(ClientId(client), recorded),
                                  recorded.completed().value);
@@ -305,7 +307,7 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
   std::error_code ignored;
   if (std::filesystem::equivalent(command.run, command.out, ignored))
     return absl::InvalidArgumentError("--out is the run itself: name another folder");
-  MACAW_ASSIGN_OR_RETURN(command.without, NumbersOf(command));
+  MACAW_RETURN_IF_ERROR(FindWithout(command));
   MACAW_RETURN_IF_ERROR(CheckWithout(command, recorded));
   MACAW_ASSIGN_OR_RETURN(const std::string config, ConfigurationOf(command));
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(config));
@@ -379,7 +381,7 @@ void AddReplay(CLI::App& app, std::function<int()>& run) {
   command
       ->add_option("--without", options->without_names,
                    "Leave this client out of every round: the model of a run that never had it; "
-                   "its number, or its name")
+                   "its number, or its name; \"#3\" is number 3 where 3 is a name, too")
       ->allow_extra_args(false);
   command->add_flag("--force", options->force, "Replace a run that is in the folder already");
   command->add_flag("-q,--quiet", options->quiet, "No progress");

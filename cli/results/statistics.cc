@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace macaw::cli {
 namespace {
@@ -30,6 +31,23 @@ double Fraction(double a, double b, double x) {
     if (std::fabs(c * d - 1) < 4 * std::numeric_limits<double>::epsilon()) break;
   }
   return product;
+}
+
+// Of equal values their value, so that they have no deviation.
+double MeanOf(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  const double first = values.front();
+  if (std::ranges::all_of(values, [&](double value) { return value == first; })) return first;
+  const auto n = static_cast<double>(values.size());
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  double mean = sum / n;
+  if (!std::isfinite(sum)) {
+    mean = 0;
+    for (const double value : values) mean += value / n;
+  }
+  double left = 0;  // what rounding has left
+  for (const double value : values) left += value - mean;
+  return std::isfinite(left) ? mean + left / n : mean;
 }
 
 Interval Around(double mean, double std, size_t n) {
@@ -70,7 +88,7 @@ Estimate EstimateOf(const std::vector<double>& values) {
   Estimate estimate;
   estimate.n = values.size();
   const auto n = static_cast<double>(values.size());
-  for (const double value : values) estimate.mean += value / n;
+  estimate.mean = MeanOf(values);
   if (values.size() < 2) return estimate;
   double squares = 0;
   for (const double value : values) {

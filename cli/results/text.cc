@@ -14,6 +14,8 @@
 namespace macaw::cli {
 namespace {
 
+constexpr double kLargestWhole = 1e15;  // that is written digit by digit
+
 // The width on screen: a "±" is two bytes but one column.
 size_t WidthOf(const std::string& text) {
   return static_cast<size_t>(std::ranges::count_if(
@@ -55,7 +57,8 @@ std::string NumberText(const Estimate& estimate) {
     if (mean == std::floor(mean) && std::fabs(mean) < 1e9) return absl::StrFormat("%.0f", mean);
     return absl::StrFormat(has_four_places ? "%.4f" : "%.6g", mean);
   }
-  if (*estimate.std == 0 && mean == std::floor(mean)) return absl::StrFormat("%.6g ± 0", mean);
+  if (*estimate.std == 0 && mean == std::floor(mean))
+    return absl::StrFormat(std::fabs(mean) < kLargestWhole ? "%.0f ± 0" : "%.6g ± 0", mean);
   if (has_four_places) return absl::StrFormat("%.4f ± %.4f", mean, *estimate.std);
   return absl::StrFormat("%.6g ± %.3g", mean, *estimate.std);
 }
@@ -88,7 +91,10 @@ bool HigherMetricIsBetter(const std::string& metric) {
   const bool fewer = metric == "seconds" || absl::StartsWith(metric, "rounds_to_") ||
                      absl::StrContains(metric, "bytes_");
   // A value is as good as its own name says, whatever has chosen its round.
-  return !fewer && server::HigherIsBetter(metric.substr(0, metric.find("_at_best_")));
+  const std::string own = metric.substr(0, metric.find("_at_best_"));
+  // run.stop waits for it to grow, but a run with less of it is more private.
+  if (own == "rule_epsilon" || own == "best_rule_epsilon") return false;
+  return !fewer && server::HigherIsBetter(own);
 }
 
 std::string CsvLine(const std::vector<std::string>& cells) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "cli/config/document.h"
 #include "cli/config/reader.h"
 #include "core/files.h"
@@ -114,15 +115,26 @@ absl::StatusOr<uint64_t> ClientCountOf(const std::string& run) {
 
 bool IsClientNumber(absl::string_view client) {
   uint64_t number = 0;
+  absl::ConsumePrefix(&client, "#");
   return absl::SimpleAtoi(client, &number);
 }
 
 absl::StatusOr<uint64_t> ClientNumber(absl::string_view client,
                                       const std::vector<std::string>& names) {
+  const auto found = std::ranges::find(names, client);
+  const auto named = static_cast<uint64_t>(found - names.begin());  // names.size(): nobody is
   uint64_t number = 0;
-  if (absl::SimpleAtoi(client, &number)) return number;
-  if (const auto found = std::ranges::find(names, client); found != names.end())
-    return static_cast<uint64_t>(found - names.begin());
+  if (absl::SimpleAtoi(client, &number)) {
+    const bool is_other = named < names.size() && named != number;
+    if (!is_other) return number;
+    if (number >= names.size()) return named;
+    return absl::InvalidArgumentError(
+        absl::StrCat(client, " is the number of client \"", names[number],
+                     "\" and the name of client ", named, ": say \"#", number,
+                     "\" for the first (in quotation marks), or \"#", named, "\" for the second"));
+  }
+  if (named < names.size()) return named;
+  if (IsClientNumber(client) && absl::SimpleAtoi(client.substr(1), &number)) return number;
   if (names.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "no client is named \"", client, "\": the run's clients have numbers alone, from 0"));

@@ -18,12 +18,13 @@ absl::StatusOr<std::vector<std::string>> ClientNamesOf(const std::string& run);
 // brought; 0: neither says so.
 absl::StatusOr<uint64_t> ClientCountOf(const std::string& run);
 
-// The number of the client that the text names: a number is its own, anything else is one of
-// `names`. An error has a similar name.
+// The number of the client that the text means: one of `names`, its number, or its number with a
+// "#" before it, which no name hides. A number that is also another client's name is refused with
+// both. An error has a similar name.
 absl::StatusOr<uint64_t> ClientNumber(absl::string_view client,
                                       const std::vector<std::string>& names);
 
-// Whether the text is a number.
+// Whether the text is a number, with a "#" before it or not.
 bool IsClientNumber(absl::string_view client);
 
 }  // namespace macaw::cli

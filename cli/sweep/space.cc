@@ -152,7 +152,12 @@ absl::Status CheckExclusive(const std::vector<Axis>& axes) {
   return absl::OkStatus();
 }
 
+// To six digits, unless these have too few numbers between the ends of the axis.
 double Rounded(double value, const Axis& axis) {
+  constexpr double kEnough = 100;
+  const double largest = std::max(std::fabs(axis.low), std::fabs(axis.high));
+  if (axis.high - axis.low < kEnough * 1e-5 * largest)
+    return std::clamp(value, axis.low, axis.high);
   double rounded = value;
   (void)absl::SimpleAtod(absl::StrFormat("%.6g", value), &rounded);
   return std::clamp(rounded, axis.low, axis.high);

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -321,6 +323,10 @@ class Story {
     if (table.best.has_value()) {
       MACAW_RETURN_IF_ERROR(
           AtomicWriteFile(path + "/best.toml", BestToml(table, table.rows[*table.best])));
+    } else {
+      // That of another metric, or of runs that are gone.
+      std::error_code ignored;
+      std::filesystem::remove(path + "/best.toml", ignored);
     }
     MACAW_RETURN_IF_ERROR(WriteReport(table));
     if (source_.json) {

@@ -51,9 +51,12 @@ absl::StatusOr<HeldSweep> Hold(const SweepFolder& folder) {
   return HeldSweep{folder, std::move(lock)};
 }
 
-// Another metric of the runs that are over.
-absl::Status ChooseMetric(SweepPlan& plan, const std::map<std::string, JobResult>& results,
-                          const std::string& metric) {
+// A metric of the runs that are over. The sweep's own keeps the sweep's mode.
+absl::StatusOr<ShownMetric> ChooseMetric(const SweepPlan& plan,
+                                         const std::map<std::string, JobResult>& results,
+                                         const std::string& metric) {
+  const ShownMetric own{.name = plan.metric, .higher = plan.higher};
+  if (metric.empty() || metric == plan.metric) return own;
   std::vector<std::string> known;
   const auto add = [&](const std::string& other) {
     if (!settings::Contains(known, other)) known.push_back(other);
@@ -67,17 +70,15 @@ absl::Status ChooseMetric(SweepPlan& plan, const std::map<std::string, JobResult
     }
   }
   MACAW_RETURN_IF_ERROR(CheckKnownMetric(metric, known));
-  plan.metric = metric;
-  plan.higher = HigherMetricIsBetter(metric);
-  return absl::OkStatus();
+  return ShownMetric{.name = metric, .higher = HigherMetricIsBetter(metric)};
 }
 
 absl::Status Show(const SweepShowOptions& options) {
   const SweepFolder folder(options.folder);
-  MACAW_ASSIGN_OR_RETURN(SweepPlan plan, folder.ReadPlan());
+  MACAW_ASSIGN_OR_RETURN(const SweepPlan plan, folder.ReadPlan());
   MACAW_ASSIGN_OR_RETURN(const auto results, ReadResults(folder, plan));
-  if (!options.metric.empty()) MACAW_RETURN_IF_ERROR(ChooseMetric(plan, results, options.metric));
-  const ResultTable table = MakeTable(plan, results, folder);
+  MACAW_ASSIGN_OR_RETURN(const ShownMetric shown, ChooseMetric(plan, results, options.metric));
+  const ResultTable table = MakeTable(plan, results, folder, shown);
   if (options.json) {
     std::cout << TableJson(table) << "\n";
     return absl::OkStatus();

@@ -68,15 +68,23 @@ TableRow RowOf(const SweepPlan& plan, const Results& results, size_t configurati
 }  // namespace
 
 ResultTable MakeTable(const SweepPlan& plan, const Results& results, const SweepFolder& folder) {
+  return MakeTable(plan, results, folder, {.name = plan.metric, .higher = plan.higher});
+}
+
+ResultTable MakeTable(const SweepPlan& plan, const Results& results, const SweepFolder& folder,
+                      const ShownMetric& shown) {
+  const std::vector<size_t> rungs = LastRungs(plan, results);
+  SweepPlan by_shown = plan;
+  by_shown.metric = shown.name;
+  by_shown.higher = shown.higher;
   ResultTable table{.keys = plan.keys,
                     .chosen = 0,
-                    .higher = plan.higher,
+                    .higher = shown.higher,
                     .best_first = true,
                     .halved = !plan.rungs.empty()};
-  AddMetrics(plan, results, table);
-  const std::vector<size_t> rungs = LastRungs(plan, results);
+  AddMetrics(by_shown, results, table);
   for (size_t i = 0; i < plan.configurations.size(); ++i) {
-    TableRow& row = table.rows.emplace_back(RowOf(plan, results, i, rungs[i], table.metrics));
+    TableRow& row = table.rows.emplace_back(RowOf(by_shown, results, i, rungs[i], table.metrics));
     for (TableRun& run : row.runs) run.folder = folder.RunOf(plan, run.name);
   }
   Summarise(table);

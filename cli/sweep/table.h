@@ -15,6 +15,14 @@ namespace macaw::cli {
 ResultTable MakeTable(const SweepPlan& plan, const std::map<std::string, JobResult>& results,
                       const SweepFolder& folder);
 
+// The same runs by another metric. Who has gone on in a halving stays what the plan's has decided.
+struct ShownMetric {
+  std::string name;
+  bool higher = true;  // more of it is better
+};
+ResultTable MakeTable(const SweepPlan& plan, const std::map<std::string, JobResult>& results,
+                      const SweepFolder& folder, const ShownMetric& shown);
+
 // "local.lr 0.1, algorithm.name fedprox"
 std::string SettingsText(const SweepPlan& plan, const Configuration& configuration);
 

@@ -82,12 +82,29 @@ TEST(ClientNames, OfASimulationWithPatternsAreInTheOrderOfItsData) {
 TEST(ClientNames, AreTakenAsWellAsNumbers) {
   const std::vector<std::string> names = {"hospital-a", "hospital-b", "7"};
   EXPECT_EQ(*ClientNumber("hospital-b", names), 1u);
-  EXPECT_EQ(*ClientNumber("7", names), 7u) << "a number is a number";
+  EXPECT_EQ(*ClientNumber("8", names), 8u) << "a number is a number";
+  EXPECT_EQ(*ClientNumber("7", names), 2u) << "which no client has";
   EXPECT_EQ(*ClientNumber("12", {}), 12u);
   EXPECT_THAT(std::string(ClientNumber("hospital-c", names).status().message()),
               AllOf(HasSubstr("\"hospital-c\""), HasSubstr("did you mean")));
   EXPECT_THAT(std::string(ClientNumber("hospital-c", {}).status().message()),
               HasSubstr("numbers alone"));
+}
+
+TEST(ClientNames, ThatAreNumbersOfOthersAreAskedAbout) {
+  const std::vector<std::string> names = {"3", "1", "two", "0"};
+  EXPECT_THAT(std::string(ClientNumber("3", names).status().message()),
+              AllOf(HasSubstr("3 is the number of client \"0\" and the name of client 0"),
+                    HasSubstr("\"#3\""), HasSubstr("\"#0\"")));
+  EXPECT_FALSE(ClientNumber("0", names).ok());
+  EXPECT_EQ(*ClientNumber("#3", names), 3u);
+  EXPECT_EQ(*ClientNumber("#0", names), 0u);
+  EXPECT_EQ(*ClientNumber("1", names), 1u) << "its number and its name";
+  EXPECT_EQ(*ClientNumber("2", names), 2u) << "nobody's name";
+  EXPECT_EQ(*ClientNumber("#9", {}), 9u);
+  EXPECT_FALSE(ClientNumber("#x", names).ok());
+  EXPECT_TRUE(IsClientNumber("#3") && IsClientNumber("3"));
+  EXPECT_FALSE(IsClientNumber("#") || IsClientNumber("two"));
 }
 
 TEST(ClientNames, AreNotThereWithoutARun) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace macaw::cli {
 namespace {
@@ -49,6 +50,25 @@ TEST(SweepStatistics, EstimatesMeanDeviationAndInterval) {
   const double half = 3.182446305284263 * std::sqrt(5.0 / 3) / 2;
   EXPECT_NEAR(estimate.interval.value().low, 2.5 - half, 1e-12);
   EXPECT_NEAR(estimate.interval.value().high, 2.5 + half, 1e-12);
+}
+
+TEST(SweepStatistics, EqualValuesAreTheirMeanAndDoNotDeviate) {
+  for (const double value : {0.1, 0.87, 1.0 / 3, -1e300, 1.7e308, 5e-324}) {
+    for (const size_t n : {2, 3, 5, 6, 7, 10, 49}) {
+      const Estimate estimate = EstimateOf(std::vector<double>(n, value));
+      EXPECT_EQ(estimate.mean, value) << n;
+      EXPECT_EQ(estimate.std.value(), 0) << value << " " << n;
+      EXPECT_EQ(estimate.interval.value().high, value) << n;
+    }
+  }
+}
+
+TEST(SweepStatistics, AMeanIsThatOfTheNumbersAndOfLargeOnes) {
+  EXPECT_EQ(EstimateOf({0.5, 0.25, 0.75, 1, 0, 0.5}).mean, 0.5);
+  EXPECT_EQ(EstimateOf({1e16, 3, 3, 3, 3, 3}).mean, 1666666666666669.25) << "the nearest";
+  EXPECT_EQ(EstimateOf({1.7e308, -1.7e308, 1e308, 1e308}).mean, 0.5e308);
+  EXPECT_EQ(EstimateOf({1.5e308, 1.7e308}).mean, 1.6e308);
+  EXPECT_TRUE(std::isnan(EstimateOf({1, std::nan(""), 1}).mean));
 }
 
 TEST(SweepStatistics, OneValueHasNoDeviation) {

@@ -201,6 +201,13 @@ TEST(SweepSpace, DrawsFromRangesWhoseEndsAreFurtherApartThanANumberCanSay) {
   const std::vector<double> both = draws(Axis::Kind::kUniform, -1.5e308, 1.5e308);
   EXPECT_NEAR(static_cast<double>(below(both, 0)), 100, 30);
   EXPECT_NEAR(static_cast<double>(below(both, 0.75e308)), 150, 30);
+  // Six digits would make a handful of numbers of these, mostly the ends.
+  std::vector<double> narrow = draws(Axis::Kind::kUniform, 1, 1.000001);
+  EXPECT_EQ(std::set<double>(narrow.begin(), narrow.end()).size(), 200u);
+  narrow = draws(Axis::Kind::kLogUniform, 0.1234567, 0.1234568);
+  EXPECT_NEAR(static_cast<double>(below(narrow, 0.12345675)), 100, 30);
+  EXPECT_GT(std::ranges::min(narrow), 0.1234567);
+  EXPECT_LT(std::ranges::max(narrow), 0.1234568);
   // Draws of other ranges are those of every version.
   const std::vector<double> usual = draws(Axis::Kind::kLogUniform, 0.001, 1);
   EXPECT_THAT(std::vector<double>(usual.begin(), usual.begin() + 3),

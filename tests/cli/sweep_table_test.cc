@@ -225,6 +225,30 @@ TEST(SweepHalving, TheBetterHalfGoesOn) {
   EXPECT_FALSE(table.rows[2].against_best.has_value()) << "of other lengths";
 }
 
+TEST(SweepHalving, AnotherMetricShowsTheRunsAndDoesNotSayWhoWentOn) {
+  const SweepPlan plan = PlanOf(4, {5, 20});
+  Results results = NoResults(plan);
+  const auto put = [&](const std::string& name, uint32_t rounds, double accuracy, double loss) {
+    Put(results, name, rounds, accuracy, accuracy);
+    for (const char* seed : {"-seed1", "-seed2"})
+      results.at(name + seed).rungs[rounds]["test_loss"] = loss;
+  };
+  put("001", 5, 0.5, 0.9);
+  put("002", 5, 0.4, 0.8);
+  put("003", 5, 0.2, 0.1);  // of the least losses, and yet they ended here
+  put("004", 5, 0.1, 0.2);
+  put("001", 20, 0.6, 0.7);
+  put("002", 20, 0.5, 0.6);
+  const ResultTable table =
+      MakeTable(plan, results, SweepFolder("sweeps/a"), {.name = "test_loss", .higher = false});
+  std::vector<std::string> order;
+  for (const TableRow& row : table.rows) order.push_back(absl::StrCat(row.name, "@", row.rounds));
+  EXPECT_THAT(order, ElementsAre("002@20", "001@20", "003@5", "004@5"));
+  EXPECT_EQ(table.Count(TableRun::State::kOpen), 0u);
+  EXPECT_EQ(BestOf(table), "002");
+  EXPECT_EQ(table.metrics[0], "test_loss");
+}
+
 TEST(SweepTable, ABaselineIsComparedWithTheBestAndIsNeverIt) {
   SweepPlan plan = PlanOf(3);
   plan.configurations[1].baseline = true;

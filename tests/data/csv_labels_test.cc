@@ -1,6 +1,9 @@
 // Whole numbers as labels: which classes they are, and what data.class_names says of them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "data/prepared.h"
 #include "tests/data/csv_fixture.h"
 
@@ -71,6 +74,50 @@ TEST_F(NumberLabels, NamesThatAreTheLabelsAndMoreDecideTheirNumber) {
     options.classes = 2;
     EXPECT_THAT(WhyNot(options), AllOf(HasSubstr("3 labels"), HasSubstr("data.classes is 2")));
   }
+}
+
+// A device without some of the classes numbers the others as all do.
+TEST_F(NumberLabels, DataClassesNumberThemWhicheverRowsAreHere) {
+  for (DataOptions& options : BothForms({"1", "3", "2"}, {})) {
+    EXPECT_THAT(ClassesOf(options), ElementsAre(0, 2, 1)) << options.source;
+    options.classes = 3;
+    EXPECT_THAT(WhyNot(options), AllOf(HasSubstr(options.path), HasSubstr("data.classes is 3"),
+                                       HasSubstr("data.class_names = [\"1\", \"2\", \"3\"]")));
+    const Digest sorted = DigestOfData(BothForms({"1", "3", "2"}, {})[0], {});
+    options.class_names = {"1", "2", "3"};
+    EXPECT_THAT(ClassesOf(options), ElementsAre(0, 2, 1)) << options.source;
+    if (options.source == "csv") {
+      EXPECT_EQ(Whole(options)->info().digest, sorted);
+    }
+  }
+  for (DataOptions& options : BothForms({"1", "2"}, {"1", "2", "3"})) {
+    options.classes = 3;
+    EXPECT_THAT(ClassesOf(options), ElementsAre(0, 1)) << options.source;
+  }
+  for (DataOptions& options : BothForms({"-1", "0"}, {})) {
+    options.classes = 2;
+    EXPECT_THAT(WhyNot(options), HasSubstr("data.class_names = [\"-1\", \"0\"]"));
+  }
+  for (DataOptions& options : BothForms({"-1", "1"}, {})) {
+    options.classes = 2;
+    EXPECT_THAT(ClassesOf(options), ElementsAre(0, 1)) << options.source;
+  }
+}
+
+TEST_F(NumberLabels, WithoutALabel0AreNotedWhereDataClassesSayThatTheyCountFrom0) {
+  const auto notes = [&](const std::vector<std::string>& labels,
+                         const std::vector<std::string>& class_names) {
+    std::vector<std::string> all;
+    for (DataOptions& options : BothForms(labels, class_names)) {
+      options.classes = 3;
+      std::ranges::copy(Whole(options)->info().notes, std::back_inserter(all));
+    }
+    return all;
+  };
+  EXPECT_THAT(notes({"1", "2"}, {}),
+              ElementsAre(HasSubstr("no row has the label 0"), HasSubstr("data.class_names")));
+  EXPECT_THAT(notes({"0", "2"}, {}), IsEmpty());
+  EXPECT_THAT(notes({"1", "2"}, {"1", "2", "3"}), IsEmpty());
 }
 
 TEST_F(NumberLabels, OtherNamesChangeNoClass) {

@@ -167,7 +167,23 @@ TEST_F(HistogramFile, IsRefusedWithThePlace) {
   EXPECT_THAT(Refusal("1,2\n3\n"), AllOf(HasSubstr("line 2"), HasSubstr("1 numbers")));
   EXPECT_THAT(Refusal("1,-2\n"), HasSubstr("\"-2\""));
   EXPECT_THAT(Refusal("a,b\n"), HasSubstr("no clients"));
+  EXPECT_THAT(Refusal("3,4,5\n1,,2\n"), AllOf(HasSubstr("line 2"), HasSubstr("empty cell")));
+  EXPECT_THAT(Refusal(",0,1\n0,4,5\n"), AllOf(HasSubstr("line 1"), HasSubstr("empty cell")));
+  EXPECT_THAT(Refusal("3\t\t5\n"), HasSubstr("empty cell"));
+  EXPECT_THAT(Refusal("3,4\n,\n"), AllOf(HasSubstr("line 2"), HasSubstr("empty cell")));
   EXPECT_THAT(std::string(ReadHistogram("").status().message()), HasSubstr("partition.path"));
+}
+
+// pandas writes the columns' numbers above a matrix.
+TEST_F(HistogramFile, MayNotBeginWithTheNumbersOfItsColumns) {
+  for (const char* line : {"0,1,2", "0 1 2", "0,1"}) {
+    EXPECT_THAT(Refusal(absl::StrCat(line, "\n", line, "\n")),
+                AllOf(HasSubstr("line 1"), HasSubstr("header or the first client")));
+  }
+  EXPECT_EQ(Read("h.csv", "a,b,c\n0,1,2\n").clients, 1u) << "a line of words is the header";
+  EXPECT_EQ(Read("h.csv", "5,0,2\n0,1,2\n").clients, 2u) << "nor is a later line one";
+  EXPECT_EQ(Read("h.csv", "5, 0, 2,\n0,\t1, 2,\n").clients, 2u) << "a separator ends the lines";
+  EXPECT_EQ(Read("h.csv", "0\n1\n").clients, 2u) << "one class";
 }
 
 TEST_F(HistogramFile, DividesADatasetAndLeavesTheOtherSplitsWhereTheyAre) {

@@ -121,6 +121,22 @@ TEST_F(Npz, TargetsThatFloat32HardlyTellsApartAreNoted) {
   EXPECT_THAT(notes(0), Not(Contains(HasSubstr("float32"))));
 }
 
+TEST_F(Npz, NumbersOfClientsMayBeHashesOfAll64Bits) {
+  const std::vector<uint64_t> ids = {UINT64_MAX, uint64_t{1} << 63, 7, UINT64_MAX};
+  const DataOptions options{
+      .source = "npz",
+      .path = folder_.Write("u.npz", ZipBytes({Bytes({4, 3}),
+                                               Labels({0, 1, 1, 0}),
+                                               {"client.npy", NpyOf<uint64_t>("<u8", {4}, ids)}})),
+      .test_fraction = 0};
+  const auto dataset = OpenDataset(options, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_EQ((*dataset)->info().clients, 3u);
+  EXPECT_EQ((*dataset)->ClientName(ClientId(0)), "18446744073709551615");
+  EXPECT_EQ((*dataset)->ClientName(ClientId(1)), "9223372036854775808");
+  EXPECT_EQ((*dataset)->ClientName(ClientId(2)), "7");
+}
+
 TEST_F(Npz, AClientForEachRowIsTheNaturalPartition) {
   const ZipFile numbers = {"client.npy", NpyOf<int32_t>("<i4", {4}, {70, 8, 70, 9})};
   // Three characters of four bytes each, padded with zeros.

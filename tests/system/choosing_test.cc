@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
@@ -238,6 +239,29 @@ local.lr = [0.0001, 0.1]
   const Printed show =
       RunMacaw(absl::StrCat("sweep show ", folder_ / "sweep", " --metric test_accuracy"));
   EXPECT_THAT(show.text, HasSubstr("warning: test_accuracy is of test rows"));
+}
+
+TEST_F(ChoosingTest, ASweepIsShownByAnotherMetricAsItWasHalved) {
+  folder_.Write("worst.toml", R"(base = "run.toml"
+metric = "val_loss"
+mode = "max"
+halving.rounds = [2, 6]
+halving.factor = 2
+[keys]
+local.lr = [0.0001, 0.1]
+)");
+  const Printed sweep =
+      RunMacaw(absl::StrCat("sweep ", folder_ / "worst.toml", " --out ", folder_ / "worst"));
+  ASSERT_EQ(sweep.exit, 0) << sweep.text;
+  for (const auto& [metric, mode] : {std::pair("test_loss", "min"), {"val_loss", "max"}}) {
+    const Json table = Json::parse(
+        RunMacaw(absl::StrCat("sweep show --json ", folder_ / "worst", " --metric ", metric)).text);
+    EXPECT_EQ(table["mode"], mode) << metric;
+    EXPECT_EQ(table["best"], "001") << metric;
+    EXPECT_EQ(table["rows"][0]["rounds"], 6) << metric;
+    EXPECT_EQ(table["rows"][1]["rounds"], 2) << metric;
+    EXPECT_EQ(table["done"], table["runs"]) << metric;
+  }
 }
 
 }  // namespace

@@ -178,6 +178,14 @@ TEST_F(SweepTest, AFailedJobIsARowAndTheOthersGoOn) {
               HasSubstr("001-seed1  failed"));
 }
 
+TEST_F(SweepTest, WhereNothingIsTheBestAnOlderBestIsRemoved) {
+  const std::string file = Write("[keys]\nlocal.lr = [1e30, 2e30]\n");
+  EXPECT_EQ(Sweep(file, "--out " + folder_ / "s").exit, 1);
+  folder_.Write("s/best.toml", "# of another metric\n");
+  EXPECT_EQ(Sweep(file, "--out " + folder_ / "s").exit, 1);
+  EXPECT_FALSE(FileExists(folder_ / "s/best.toml"));
+}
+
 TEST_F(SweepTest, AHalvedRunIsThatOfAnUnbrokenOne) {
   const std::string file = Write(R"(
 seeds = [1, 2]

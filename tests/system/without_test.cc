@@ -112,6 +112,8 @@ TEST_F(ReplayWithout, KeepsWhatDecidesTheResult) {
   EXPECT_EQ(elsewhere.exit, 0) << elsewhere.text;
   EXPECT_THAT(elsewhere.text, AllOf(HasSubstr("test_accuracy"), Not(HasSubstr("(round "))));
   EXPECT_THAT(elsewhere.text, Not(HasSubstr("gone on")));
+  EXPECT_THAT(elsewhere.text,
+              HasSubstr(absl::StrCat("client ", client, " (c", client, "), which")));
 
   // The file of the configuration, which --config takes as it is.
   const std::string file = run.folder() + "/config.toml";
