@@ -164,12 +164,12 @@ void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVe
         for (T& g : gradient_.As<T>()) g *= static_cast<T>(scale);
         stage.hooks->correct(w, gradient_.view(), batch);
       }
-      optimizer_.Step<T>(pieces,
-                         {.weights = w.As<T>(),
-                          .gradient = gradient_.As<T>(),
-                          .anchor = anchor.As<T>(),
-                          .v = v.empty() ? std::span<const T>() : v.As<T>()},
-                         /*clipped=*/hooked);
+      optimizer_.StepEach<T>({{.step = k + 1, .pieces = pieces}},
+                             {.weights = w.As<T>(),
+                              .gradient = gradient_.As<T>(),
+                              .anchor = anchor.As<T>(),
+                              .v = v.empty() ? std::span<const T>() : v.As<T>()},
+                             /*clipped=*/hooked);
       outcome.rate_sum += stage.local.lr;
       MoveBuffers(examples, stage.trainable.get(), w);
     }

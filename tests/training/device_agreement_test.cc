@@ -238,6 +238,7 @@ FlatVector StepByStep(LocalTrainer& trainer, const Stage& stage, uint32_t index,
   BatchOrder order;
   order.Start({.seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client},
               index, task.train.size(), stage.local);
+  uint64_t steps = 0;
   for (auto batch = order.Next(); !batch.empty(); batch = order.Next()) {
     std::vector<uint32_t> rows;
     for (const uint32_t position : batch)
@@ -250,12 +251,12 @@ FlatVector StepByStep(LocalTrainer& trainer, const Stage& stage, uint32_t index,
     plan.stages[0].start = View(weights);
     plan.stages[0].local.optimizer = "sgd";  // which it does not use
     copy(MustRun(trainer, plan, step)[0].end, gradient);
-    optimizer.Step<float>(pieces,
-                          {.weights = weights.As<float>(),
-                           .gradient = gradient.As<float>(),
-                           .anchor = Resolve(anchor, before)->As<float>(),
-                           .v = v.empty() ? std::span<const float>() : v.As<float>()},
-                          /*clipped=*/false);
+    optimizer.StepEach<float>({{.step = ++steps, .pieces = pieces}},
+                              {.weights = weights.As<float>(),
+                               .gradient = gradient.As<float>(),
+                               .anchor = Resolve(anchor, before)->As<float>(),
+                               .v = v.empty() ? std::span<const float>() : v.As<float>()},
+                              /*clipped=*/false);
   }
   return weights;
 }
