@@ -16,7 +16,7 @@
 
 namespace macaw::aggregation {
 
-// The contents of an ExactSum, shared by its sources (adding, reporting, the two wire forms) and those of
+// The contents of an ExactSum, shared by its sources (adding, reporting, the two wire forms) and
 // DeviceSum. Private to this room.
 struct ExactSum::State {
   struct Collected {

@@ -24,7 +24,9 @@ TEST(RenewalPace, AfterTheEndPausesDoubleAndFailuresAreToldLessAndLess) {
   int looks = 0, told = 0;
   for (; left > -absl::Hours(24); ++looks) {
     const RenewalPace::Next next = pace.After(false, {left, absl::Seconds(5)});
-    if (left < absl::ZeroDuration()) EXPECT_GE(next.pause, last);
+    if (left < absl::ZeroDuration()) {
+      EXPECT_GE(next.pause, last);
+    }
     last = next.pause;
     told += next.tell ? 1 : 0;
     EXPECT_TRUE(looks > 0 || next.tell);
