@@ -230,10 +230,7 @@ absl::StatusOr<LinearChain> AutoencoderOf(const Setup& setup) {
 absl::StatusOr<Schema> DaefSchema(const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const LinearChain chain, AutoencoderOf(setup));
   MACAW_ASSIGN_OR_RETURN(std::vector<LayoutPtr> layouts, DaefLayouts(chain));
-  Schema schema = StatisticsSchema(setup, std::move(layouts));
-  schema.metrics.push_back({kReconstruction, std::nullopt});
-  schema.metrics.push_back({kAutoencoded, std::nullopt});
-  return schema;
+  return StatisticsSchema(setup, std::move(layouts), {kReconstruction, kAutoencoded});
 }
 
 absl::StatusOr<std::unique_ptr<ClientAlgorithm>> DaefClient(const Setup& setup) {

@@ -178,10 +178,7 @@ class KMeansServer final : public StatisticsServer {
 absl::StatusOr<Schema> KMeansSchema(const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, CentresOf(setup));
   MACAW_ASSIGN_OR_RETURN(LayoutPtr sums, KMeansLayout(layer));
-  Schema schema = StatisticsSchema(setup, {std::move(sums)});
-  schema.metrics.push_back({kInertia, std::nullopt});
-  schema.metrics.push_back({kEmpty, std::nullopt});
-  return schema;
+  return StatisticsSchema(setup, {std::move(sums)}, {kInertia, kEmpty});
 }
 
 }  // namespace

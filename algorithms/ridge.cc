@@ -198,10 +198,9 @@ class RidgeServer final : public StatisticsServer {
 absl::StatusOr<Schema> RidgeSchema(const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, LinearLayer::Of(setup, kWhatRidgeDoes));
   MACAW_ASSIGN_OR_RETURN(LayoutPtr sums, RidgeLayout(layer));
-  Schema schema = StatisticsSchema(setup, {std::move(sums)});
+  Schema schema = StatisticsSchema(setup, {std::move(sums)}, {kSummed});
   schema.down.push_back({kThrownAway, ThrownAwayLayout()});
   schema.state = {{kCame, CameLayout()}};
-  schema.metrics.push_back({kSummed, std::nullopt});
   return schema;
 }
 

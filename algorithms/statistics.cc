@@ -21,11 +21,11 @@ std::string SumsOf(Phase phase) {
   return phase == Phase(0) ? "sums" : absl::StrCat("sums", phase.value);
 }
 
-Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts) {
-  Schema schema{.down = {{"model", setup.layout}},
-                .up = {},
-                .state = {},
-                .metrics = {{kThrownAwayMetric, std::nullopt}}};
+Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts,
+                        const std::vector<std::string>& metrics) {
+  Schema schema{.down = {{"model", setup.layout}}, .up = {}, .state = {}};
+  for (const std::string& metric : metrics) schema.metrics.push_back({metric, std::nullopt});
+  schema.metrics.push_back({kThrownAwayMetric, std::nullopt});
   for (uint32_t phase = 0; phase < layouts.size(); ++phase) {
     schema.up.push_back({.name = SumsOf(Phase(phase)),
                          .layout = std::move(layouts[phase]),

@@ -23,8 +23,9 @@ namespace macaw::algorithms {
 std::string SumsOf(Phase phase);
 
 // The model down, and the sums of each phase up, exact. `layouts`: by phase; one phase or several.
-// And a metric of ReportOnSums; a rule adds its own.
-Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts);
+// `metrics`: the names of the rule's own; that of ReportOnSums comes after them.
+Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts,
+                        const std::vector<std::string>& metrics);
 
 // The same rule as one of statistics: it ignores what [local] says of training, and unless it says
 // otherwise rows pass forth once.

@@ -100,7 +100,8 @@ bool HigherIsBetter(const std::string& column) {
   const std::string metric = WithoutGroup(column);
   // How much clients differ.
   if (absl::EndsWith(metric, "_std") || absl::EndsWith(metric, "_gini")) return false;
-  if (absl::EndsWith(metric, "_missing") || metric == "left_out") return false;
+  if (absl::EndsWith(metric, "_missing") || metric == "left_out" || metric == "rule_thrown_away")
+    return false;
   if (metric.find("clients_test_group_gap_") != std::string::npos) return false;
   if (metric.find("bytes_") != std::string::npos || metric == kBackdoorSuccess) return false;
   if (metric.find("virtual_seconds") != std::string::npos || metric == "late" ||

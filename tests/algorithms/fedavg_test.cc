@@ -173,7 +173,7 @@ TEST(FedAvg, NeitherClipsStatisticsNorWeighsThemAsPlanned) {
 
 TEST(FedAvg, TheServersRateFollowsItsSchedule) {
   RoundLoop loop =
-      FedAvgOn(Q4(), {.steps = 1, .parameters = {{"server_lr_schedule", "step gamma 0 every 2"}}});
+      FedAvgOn(Q4(), {.steps = 1, .parameters = {{"server_lr_schedule", "cosine rounds 2"}}});
   ASSERT_TRUE(loop.Rounds(2).ok());
   const Numbers after_two = loop.Model();
   ASSERT_TRUE(loop.Rounds(2).ok());  // factor 0 from round 3 on
