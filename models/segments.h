@@ -30,8 +30,8 @@ struct Chain {
 
 // The segments with the smallest `most` that the paper's Algorithm 3 finds: a segment ends where
 // its steps keep more than a budget, and all budgets are tried. One segment where none save. Takes
-// O(steps³) time, a millisecond for a hundred steps; beyond 150 in front of the last segment it cuts
-// at 150 places alone, spread evenly.
+// O(steps³) time, a millisecond for a hundred steps; beyond 150 in front of the last segment it
+// cuts at 150 places alone, spread evenly.
 Segments SegmentsOf(const Chain& chain);
 // Of a list of layers; of a scripted module none (script_segments.h).
 Segments SegmentsOf(const ModelSpec& spec);

@@ -9,8 +9,8 @@ namespace macaw::server {
 
 // The calls of a fleet over TLS, each node within its allowances. A call beyond them is answered
 // with kUnavailable: the node comes again. Of leases that a node says it never got, only the engine
-// knows whether there are any, so it counts them (LeaseRequest::paced). (The workers of a private socket are the supervisor's
-// own children, and need none.) Thread-safe.
+// knows whether there are any, so it counts them (LeaseRequest::paced). (The workers of a private
+// socket are the supervisor's own children, and need none.) Thread-safe.
 class PacedCalls final : public fleet::FleetHandler {
  public:
   // `handler` must outlive it.

@@ -37,9 +37,9 @@ class LocalOptimizer {
   // Begins a stage with state zero. `mu` is that of its affine correction. Requires a checked
   // `local`.
   void Start(const LocalConfig& local, double mu);
-  // One step of elements that each say which step of theirs it is, from 1: norm clip over the pieces
-  // (unless `clipped`: already done), correction, decay, moments, update. With LocalConfig::clip =
-  // "corrected" the correction comes before the clip.
+  // One step of elements that each say which step of theirs it is, from 1: norm clip over the
+  // pieces (unless `clipped`: already done), correction, decay, moments, update. With
+  // LocalConfig::clip = "corrected" the correction comes before the clip.
   template <typename T>
   void StepEach(const std::vector<StepPieces>& moving, const StepVectors<T>& vectors, bool clipped);
 

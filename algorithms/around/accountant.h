@@ -19,10 +19,10 @@ class Accountant {
 
   // By the distribution of the privacy loss, composed by Fourier transforms: Gopi, Lee, Wutschitz,
   // "Numerical Composition of Differential Privacy", 2021, in both directions (a client added, a
-  // client removed). Above the exact ε by 1 % or so, by more where ε is below 0.01 or the losses are
-  // too many for the grid: by 6 % of a million rounds with q = 1, z = 10⁴, δ = 10⁻⁵. The other bound
-  // where that is beyond 200, and where δ is below 2·10⁻¹⁵ a round, which rounding may add to it.
-  // Takes up to some seconds.
+  // client removed). Above the exact ε by 1 % or so, by more where ε is below 0.01 or the losses
+  // are too many for the grid: by 6 % of a million rounds with q = 1, z = 10⁴, δ = 10⁻⁵. The other
+  // bound where that is beyond 200, and where δ is below 2·10⁻¹⁵ a round, which rounding may add to
+  // it. Takes up to some seconds.
   double Epsilon(uint64_t rounds, double delta) const;
   // An upper bound of the same within `error`, or a coarser one where `error` is too fine.
   double EpsilonWithin(double error, uint64_t rounds, double delta) const;

@@ -25,9 +25,9 @@ bool IsKnown(TaskKind task) {
          task == TaskKind::kRegression || task == TaskKind::kReconstruction;
 }
 
-// Rows per pass for a batch of n. Larger batches are processed in several passes whose gradients are
-// added, which affects the bits of large batches and gradient stages. Dropout draws masks layer by
-// layer, so it needs the batch in one piece.
+// Rows per pass for a batch of n. Larger batches are processed in several passes whose gradients
+// are added, which affects the bits of large batches and gradient stages. Dropout draws masks layer
+// by layer, so it needs the batch in one piece.
 size_t PassRows(bool dropout, size_t n) { return dropout ? n : kPassRows; }
 
 AlignedBuffer Floats(size_t count) { return AlignedBuffer(count * sizeof(float)); }

@@ -21,8 +21,8 @@ namespace HWY_NAMESPACE {
 // panels stays in the first-level cache for all rows.
 constexpr size_t kPiece = 256;
 
-// The larger one of the sum and its floor. Max is not used, because it drops NaN on some instruction
-// sets. A floor of 0 keeps −0 on x86 and makes it 0 on arm64: part of their bits.
+// The larger one of the sum and its floor. Max is not used, because it drops NaN on some
+// instruction sets. A floor of 0 keeps −0 on x86 and makes it 0 on arm64: part of their bits.
 HWY_INLINE FloatVector AtLeast(FloatVector floor, FloatVector sum) {
 #if HWY_TARGET == HWY_NEON
   return hn::IfThenElse(hn::Le(sum, floor), floor, sum);
