@@ -40,7 +40,7 @@ namespace {
 constexpr char kWhatDaefDoes[] = "daef solves for the linear layers of an autoencoder";
 constexpr char kReconstruction[] = "error";  // metric: mean (x − x̂)² of a feature
 constexpr char kAutoencoded[] = "rows";      // metric: rows in the sums
-constexpr size_t kMostDaefLayers = 100;
+constexpr size_t kMostDaefLayers = kMostPhases;
 constexpr uint64_t kMostDaefSums = uint64_t{1} << 26;  // numbers of a phase
 
 class DaefServer final : public StatisticsServer {

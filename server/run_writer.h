@@ -69,7 +69,8 @@ class RunWriter {
 
   // What is written at the end of a run, and in which order. The log says last that the run is
   // over: if the server is killed before, or cannot write what comes before, the journal is still
-  // there, and the next server goes on from it.
+  // there, and the next server goes on from it. Only the last checkpoint of a run that has its
+  // result may be missing (Ended::checkpoint).
   struct Ending {
     absl::Status status;  // how the rounds went
     log::RunEnded over;   // with `since_start` and `seconds` as Record's

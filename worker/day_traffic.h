@@ -18,8 +18,8 @@ class DayTraffic {
   static absl::StatusOr<DayTraffic> Open(const std::string& path);
 
   // Bytes that were moved since the last call. They count for `today`, on which what was counted
-  // for an earlier day is forgotten. If the clock was set back to an earlier day, what is counted
-  // stays, and these are added.
+  // for an earlier day is forgotten. If the clock was set back by a day, what is counted stays, and
+  // these are added.
   void Add(absl::CivilDay today, const fleet::Traffic& moved);
   fleet::Traffic today() const;
 

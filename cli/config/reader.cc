@@ -39,8 +39,10 @@ std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
 std::string Expected(const Field& field, const Value& value, Config config) {
   constexpr int64_t kLargest = std::numeric_limits<uint32_t>::max();
   const int64_t* const number = value.As<int64_t>();
-  if (number == nullptr || *number <= kLargest || !field.set(config, Value{kLargest}))
+  if (number == nullptr || *number <= kLargest || !field.set(config, Value{kLargest}) ||
+      field.set(config, Value{kLargest + 1})) {
     return field.expected;
+  }
   return absl::StrCat(field.expected, " and at most ", kLargest);
 }
 

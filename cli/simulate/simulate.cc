@@ -219,7 +219,7 @@ class Run {
     const bool goes_on = config_.node.server.keeps_commits() && HasJournal(folder_->path);
     Say("resume", absl::StrCat(folder_->path, !begins_again ? ""
                                               : goes_on ? ": it has no checkpoint yet, so the run "
-                                                          "goes on from its journal"
+                                                          "goes on from its journal where it can"
                                                         : ": it has no checkpoint yet, so the run "
                                                           "begins again from round 1"));
     for (const std::string& note : ScheduleNotes(config_.run)) Say("note", note);
@@ -388,7 +388,8 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
     // A run that was refused, or whose error would only repeat, is not resumed.
     const bool refused =
         absl::IsFailedPrecondition(end.status()) || absl::IsInvalidArgument(end.status());
-    const bool can_go_on = !refused && options.replay.empty() && CanGoOn(run.folder());
+    const bool can_go_on =
+        !refused && options.replay.empty() && server::HasCheckpoint(run.folder());
     return {.code = ExitCodeOf(end.status()), .go_on = can_go_on ? run.folder() : ""};
   }
   if (*end != SupervisedEnd::kFinished) {

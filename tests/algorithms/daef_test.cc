@@ -320,6 +320,10 @@ TEST(Daef, TakesChainsThatReturnTheirInputs) {
   EXPECT_THAT(RefusalOfDaef({"linear 2", "tanh", "linear 6", "tanh"}), HasSubstr("\"linear 6\""));
   EXPECT_THAT(RefusalOfDaef({"linear 6", "tanh", "linear 6000", "linear 6"}),
               HasSubstr("linear layer 2"));
+  std::vector<std::string> tower(kMostPhases, "linear 6");
+  EXPECT_EQ(RefusalOfDaef(tower), "");
+  tower.emplace_back("linear 6");
+  EXPECT_THAT(RefusalOfDaef(tower), HasSubstr("a phase a layer, 64 at most"));
   EXPECT_THAT(RefusalOfDaef({"flatten", "linear 2", "linear 8194"}, 8194),
               HasSubstr("8194² sums for the encoder"));
   EXPECT_THAT(RefusalOfDaef(kDeep, kWidth, TaskKind::kClassification),

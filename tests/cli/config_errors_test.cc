@@ -74,6 +74,8 @@ TEST(ConfigErrors, SayWhatIsExpectedAndWhatWasFound) {
   EXPECT_EQ(
       Refusal(With("[local]\nepochs = 5000000000\n")),
       "exp.toml:8: local.epochs must be an integer >= 1 and at most 4294967295, found 5000000000");
+  EXPECT_THAT(Refusal(With("[attack]\nscale = 2000000000000\n")),
+              testing::Not(testing::HasSubstr("at most")));
   EXPECT_EQ(Refusal(With("[local]\nmomentum = 1.0\n")),
             "exp.toml:8: local.momentum must be a number in [0, 1), found 1.0");
   EXPECT_EQ(Refusal(With("[local]\ndrop_last = 1\n")),

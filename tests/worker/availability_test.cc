@@ -119,6 +119,19 @@ TEST_F(AvailabilityTest, AClockThatVisitsAnotherDayForgetsNothing) {
   EXPECT_TRUE(availability->Now().available());
 }
 
+TEST_F(AvailabilityTest, AClockThatWasFarAheadIsForgotten) {
+  const auto availability = Open({.max_bytes_up_a_day = 1000});
+  now_ = At(23, 12) + absl::Hours(24 * 365 * 12);
+  moved_ = {.up = 900};
+  EXPECT_TRUE(availability->Now().available());
+  now_ = At(23, 12);
+  moved_ = {.up = 1800};
+  EXPECT_TRUE(availability->Now().available());
+  now_ = At(24, 12);
+  moved_ = {.up = 2700};
+  EXPECT_TRUE(availability->Now().available());
+}
+
 TEST_F(AvailabilityTest, WorkThatWouldGoBeyondTheLimitIsNotBegun) {
   const auto availability = Open({.max_bytes_up_a_day = 1000, .max_bytes_down_a_day = 500});
   availability->Expect({.up = 600, .down = 100});
