@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,6 +65,15 @@ bool ReaderHasGone() {
   return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
+// Whether standard output is a file that has the size of its limit (ulimit -f).
+bool IsAtItsLimit() {
+  struct stat output {};
+  rlimit limit{};
+  return ::fstat(STDOUT_FILENO, &output) == 0 && S_ISREG(output.st_mode) &&
+         ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+         static_cast<rlim_t>(output.st_size) >= limit.rlim_cur;
+}
+
 // Flushes standard output. Returns nullopt if all of it was written, and else errno of the failed
 // write, or 0 if that is no longer known.
 std::optional<int> FlushError() {
@@ -74,6 +85,7 @@ std::optional<int> FlushError() {
   if (errno == 0) {
     [[maybe_unused]] const ssize_t ignored = ::write(STDOUT_FILENO, "", 0);
   }
+  if (errno == 0 && IsAtItsLimit()) return EFBIG;
   return errno;
 }
 

@@ -269,7 +269,7 @@ TEST_F(Commands, AFileBeyondTheLimitOfItsSizeIsAnErrorAndNoSignal) {
   const std::string out = folder_.path() + "/keys.json";
   const Printed printed = RunShell("ulimit -f 1; " MACAW_BIN_DIR "/macaw keys --json > " + out);
   EXPECT_EQ(printed.exit, 1);
-  EXPECT_THAT(printed.text, HasSubstr("macaw: error: cannot write to standard output"));
+  EXPECT_THAT(printed.text, HasSubstr("cannot write to standard output: File too large"));
 }
 
 TEST_F(Commands, AFolderThatIsGoneIsNamedAsTheReason) {
