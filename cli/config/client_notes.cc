@@ -56,7 +56,7 @@ std::string PersonalModelsNote(const Config& config, const algorithms::Descripti
 }
 
 // Of clients that train without a step, or without fewer steps as stragglers.
-void AddNotesOnSteps(const RunPlan& run, const data::Dataset& dataset,
+void AddNotesOnSteps(const RunPlan& run, bool joins, const data::Dataset& dataset,
                      std::vector<std::string>& notes) {
   const LocalConfig local = training::MostLocal(run);
   const uint32_t least = LeastRows(local);
@@ -69,7 +69,7 @@ void AddNotesOnSteps(const RunPlan& run, const data::Dataset& dataset,
     if (rows == 0) continue;
     ++clients;
     without += rows < least ? 1 : 0;
-    with_one += rows >= least && StepsOf(local, rows) == 1 ? 1 : 0;
+    with_one += rows >= least && StepsOf(local, rows, joins) == 1 ? 1 : 0;
   }
   if (without > 0) {
     notes.push_back(absl::StrCat("local.drop_last: ", without, " of ", clients,
@@ -84,7 +84,7 @@ void AddNotesOnSteps(const RunPlan& run, const data::Dataset& dataset,
 
 // Counts the clients whose turns change nothing: a step of the rule takes more batches than they
 // have in a round.
-std::string BatchesNote(const RunPlan& run, const algorithms::Description& rule,
+std::string BatchesNote(const RunPlan& run, bool joins, const algorithms::Description& rule,
                         const data::Dataset& dataset) {
   if (rule.batches_a_step <= 1) return "";
   const LocalConfig local = training::MostLocal(run);
@@ -93,8 +93,8 @@ std::string BatchesNote(const RunPlan& run, const algorithms::Description& rule,
   };
   const uint64_t clients = CountClients(dataset, trains);
   const uint64_t without = CountClients(dataset, [&](ClientId client) {
-    return trains(client) &&
-           StepsOf(local, dataset.Examples(client, data::Split::kTrain)) < rule.batches_a_step;
+    return trains(client) && StepsOf(local, dataset.Examples(client, data::Split::kTrain), joins) <
+                                 rule.batches_a_step;
   });
   if (without == 0) return "";
   return absl::StrCat("a step of ", rule.name, " takes ", rule.batches_a_step, " batches, and ",
@@ -205,17 +205,19 @@ std::string OneClassNote(const RunPlan& run, const data::DatasetInfo& data) {
 
 }  // namespace
 
-std::vector<std::string> ClientNotes(const Config& config, const algorithms::Description& rule,
+std::vector<std::string> ClientNotes(const Config& config, const models::ModelSpec& spec,
+                                     const algorithms::Description& rule,
                                      const data::Dataset& dataset) {
   const RunPlan& run = config.run;
+  const bool joins = spec.has_buffers();  // EpochBatches::Of
   std::vector<std::string> notes;
   const auto add = [&](std::string note) {
     if (!note.empty()) notes.push_back(std::move(note));
   };
   add(UntestedNote(config, rule, dataset));
   add(OneClassNote(run, dataset.info()));
-  AddNotesOnSteps(run, dataset, notes);
-  add(BatchesNote(run, rule, dataset));
+  AddNotesOnSteps(run, joins, dataset, notes);
+  add(BatchesNote(run, joins, rule, dataset));
   add(CentralValidationNote(rule, dataset.info()));
   if (run.evaluation.clients)
     add(SplitNote(dataset, data::Split::kTest, "test", "clients_test_",

@@ -228,7 +228,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
     for (std::string& note : algorithm->notes(algorithms::SetupOf(run, spec.layout)))
       notes.push_back(std::move(note));
   }
-  for (std::string& note : ClientNotes(config, *algorithm, dataset))
+  for (std::string& note : ClientNotes(config, spec, *algorithm, dataset))
     notes.push_back(std::move(note));
   if (DeadlineChangesNothing(run)) {
     notes.push_back(

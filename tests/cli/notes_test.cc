@@ -195,6 +195,13 @@ TEST(Notes, SayWhichClientsTakeNoStepOrOne) {
               HasSubstr("1 of 3 clients take one step"));
   EXPECT_THAT(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5", "local.batch_size=0"}),
               HasSubstr("3 of 3 clients take one step"));
+  // A last batch of one row joins the one before where the model has batch norm.
+  const SomeRows eleven({11, 25}, {1, 1});
+  const std::string halves = "cohort.straggler_fraction=0.5";
+  EXPECT_EQ(Notes("fedavg", eleven, {halves}), "");
+  EXPECT_THAT(
+      Notes("fedavg", eleven, {halves, R"(model.layers=["linear 3", "batchnorm", "linear 3"])"}),
+      HasSubstr("1 of 2 clients take one step"));
   EXPECT_EQ(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5", "local.epochs=2"}), "");
 }
 
