@@ -123,8 +123,7 @@ class ApflClient final : public DeltaClient {
 }  // namespace
 
 Description Apfl() {
-  Description apfl = FedAvg();
-  apfl.asynchronous = false;
+  Description apfl = LikeFedAvg();
   apfl.name = "apfl";
   apfl.summary = "APFL: FedAvg, and clients use a mixture of its model and one of their own";
   apfl.paper = "Deng et al., 2020, Adaptive Personalized Federated Learning";

@@ -118,8 +118,7 @@ Description Local() {
 }
 
 Description Pooled() {
-  Description pooled = FedAvg();
-  pooled.asynchronous = false;
+  Description pooled = LikeFedAvg();
   pooled.name = "pooled";
   pooled.summary = "one client trains on all training rows: a ceiling to compare with";
   pooled.paper = "the baseline of most papers on federated learning";

@@ -9,6 +9,10 @@ namespace macaw::algorithms {
 // All rules of this folder. A new one needs a line in builtin.cc.
 std::vector<Description> BuiltinAlgorithms();
 
+// FedAvg's parts, for a rule that changes some. Whether clients may begin from older models
+// (Description::asynchronous), each rule says itself.
+Description LikeFedAvg();
+
 Description FedAvg();
 Description GradientDescent();
 Description FedProx();

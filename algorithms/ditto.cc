@@ -49,8 +49,7 @@ class DittoClient final : public DeltaClient {
 }  // namespace
 
 Description Ditto() {
-  Description ditto = FedAvg();
-  ditto.asynchronous = false;
+  Description ditto = LikeFedAvg();
   ditto.name = "ditto";
   ditto.summary = "FedAvg, and beside it a personal model of each client that is held near it";
   ditto.paper =

@@ -7,8 +7,8 @@
 
 namespace macaw::algorithms {
 
-Description FedAvg() {
-  Description fedavg = {
+Description LikeFedAvg() {
+  Description rule = {
       .name = "fedavg",
       .summary = "clients run local SGD, the server takes the weighted mean of their updates",
       .paper =
@@ -19,12 +19,17 @@ Description FedAvg() {
           "up      Δ = y − x\n"
           "server  x ← x + η_g·mean(Δ)",
       .parameters = ServerRateParameters(),
-      .asynchronous = true,
       .schema = MeanDeltaSchema,
       .server = MakeServer<MeanDeltaServer>,
       .client = MakeClient<DeltaClient>,
   };
-  fedavg.parameters.push_back(UpdateClipParameter());
+  rule.parameters.push_back(UpdateClipParameter());
+  return rule;
+}
+
+Description FedAvg() {
+  Description fedavg = LikeFedAvg();
+  fedavg.asynchronous = true;
   return fedavg;
 }
 

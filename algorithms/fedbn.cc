@@ -40,8 +40,7 @@ absl::Status CheckFedBn(const Setup& setup) {
 }  // namespace
 
 Description FedBn() {
-  Description fedbn = FedAvg();
-  fedbn.asynchronous = false;
+  Description fedbn = LikeFedAvg();
   fedbn.name = "fedbn";
   fedbn.summary = "FedAvg, but batch-norm layers stay with each client";
   fedbn.paper =

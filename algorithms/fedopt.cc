@@ -125,7 +125,8 @@ std::string AdaptiveFormula(const std::string& second) {
 
 // The parts that the three rules share; `beta1` is the paper's default for the rule.
 Description Adaptive(std::string name, std::string summary, double beta1) {
-  Description rule = FedAvg();
+  Description rule = LikeFedAvg();
+  rule.asynchronous = true;
   rule.name = std::move(name);
   rule.summary = std::move(summary);
   rule.paper = "Reddi et al., 2021, Adaptive Federated Optimization";
@@ -178,7 +179,8 @@ Description FedYogi() {
 }
 
 Description FedAvgM() {
-  Description rule = FedAvg();
+  Description rule = LikeFedAvg();
+  rule.asynchronous = true;
   rule.name = "fedavgm";
   rule.summary = "FedAvg with momentum on the server";
   rule.paper =

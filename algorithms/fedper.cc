@@ -17,8 +17,7 @@ class FedPerClient final : public LocalGroupClient {
 }  // namespace
 
 Description FedPer() {
-  Description fedper = FedAvg();
-  fedper.asynchronous = false;
+  Description fedper = LikeFedAvg();
   fedper.name = "fedper";
   fedper.summary = "FedAvg, but the last layers stay with each client";
   fedper.paper = "Arivazhagan et al., 2019, Federated Learning with Personalization Layers";

@@ -26,7 +26,8 @@ class FedProxClient final : public DeltaClient {
 }  // namespace
 
 Description FedProx() {
-  Description fedprox = FedAvg();
+  Description fedprox = LikeFedAvg();
+  fedprox.asynchronous = true;
   fedprox.name = "fedprox";
   fedprox.summary = "FedAvg with a proximal term that keeps clients near the global model";
   fedprox.paper = "Li et al., 2020, Federated Optimization in Heterogeneous Networks";

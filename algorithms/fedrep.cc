@@ -82,8 +82,7 @@ RowsOfTurn FedRepPasses(const Setup& setup) {
 }  // namespace
 
 Description FedRep() {
-  Description fedrep = FedAvg();
-  fedrep.asynchronous = false;
+  Description fedrep = LikeFedAvg();
   fedrep.name = "fedrep";
   fedrep.summary = "clients share the body of a network and keep their heads";
   fedrep.paper =

@@ -45,7 +45,8 @@ class FedSamClient final : public DeltaClient {
 }  // namespace
 
 Description FedSam() {
-  Description fedsam = FedAvg();
+  Description fedsam = LikeFedAvg();
+  fedsam.asynchronous = true;
   fedsam.name = "fedsam";
   fedsam.summary = "FedSAM: FedAvg whose clients look for flat minima";
   fedsam.paper = "Qu et al., 2022, Generalized Federated Learning via Sharpness Aware Minimization";

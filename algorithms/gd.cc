@@ -28,8 +28,7 @@ class GradientDescentClient final : public DeltaClient {
 }  // namespace
 
 Description GradientDescent() {
-  Description gd = FedAvg();
-  gd.asynchronous = false;
+  Description gd = LikeFedAvg();
   gd.name = "gd";
   gd.summary = "one step a round along the mean gradient: gradient descent over all clients' rows";
   gd.formula =

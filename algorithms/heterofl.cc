@@ -322,7 +322,7 @@ std::vector<std::string> NotesOnHeteroFl(const Setup& setup) {
 }  // namespace
 
 Description HeteroFl() {
-  Description heterofl = FedAvg();
+  Description heterofl = LikeFedAvg();
   heterofl.name = "heterofl";
   heterofl.summary =
       "HeteroFL: weaker clients train narrower models, whose weights are parts of one model";
@@ -334,7 +334,6 @@ Description HeteroFl() {
       "        hidden outputs /r       while it trains (scaler)\n"
       "up      Δ = y − x, 0 elsewhere\n"
       "server  x[c] ← x[c] + η_g·mean(Δ[c])   over the clients that train c";
-  heterofl.asynchronous = false;
   heterofl.has_slices = true;
   std::vector<ParameterSpec> parameters = Levels::Parameters("heterofl");
   parameters.push_back({.name = "scaler",

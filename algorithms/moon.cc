@@ -130,8 +130,7 @@ absl::Status CheckMoon(const Setup& setup) {
 }  // namespace
 
 Description Moon() {
-  Description moon = FedAvg();
-  moon.asynchronous = false;
+  Description moon = LikeFedAvg();
   moon.name = "moon";
   moon.summary = "MOON: FedAvg whose clients stay near the common model's representations";
   moon.paper = "Li et al., 2021, Model-Contrastive Federated Learning";

@@ -73,8 +73,7 @@ absl::Status CheckPerFedAvg(const Setup& setup) {
 }  // namespace
 
 Description PerFedAvg() {
-  Description perfedavg = FedAvg();
-  perfedavg.asynchronous = false;
+  Description perfedavg = LikeFedAvg();
   perfedavg.name = "perfedavg";
   perfedavg.summary = "a common model that is good after a client adapts it by one step (FO-MAML)";
   perfedavg.paper =

@@ -105,8 +105,7 @@ absl::Status CheckPFedMe(const Setup& setup) {
 }  // namespace
 
 Description PFedMe() {
-  Description pfedme = FedAvg();
-  pfedme.asynchronous = false;
+  Description pfedme = LikeFedAvg();
   pfedme.name = "pfedme";
   pfedme.summary = "personal models near a common one that moves to where they are (pFedMe)";
   pfedme.paper = "T. Dinh et al., 2020, Personalized Federated Learning with Moreau Envelopes";

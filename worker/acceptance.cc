@@ -92,7 +92,9 @@ Section<AcceptConfig> AcceptSection() {
   return f;
 }
 
-uint64_t NominalSteps(const LocalConfig& local, uint64_t rows) { return StepsOf(local, rows); }
+uint64_t MostSteps(const RunPlan& run, const Demand& demand) {
+  return StepsOf(training::MostLocal(run), demand.rows, demand.joins);
+}
 
 absl::Status CheckAccepted(const AcceptConfig& accept, const RunPlan& run, const Demand& demand) {
   MACAW_RETURN_IF_ERROR(
@@ -102,7 +104,7 @@ absl::Status CheckAccepted(const AcceptConfig& accept, const RunPlan& run, const
                                   "the model's parameters are ", demand.parameters));
   MACAW_RETURN_IF_ERROR(CheckMost("accept.max_steps", accept.max_steps,
                                   "a client's local steps in a round are ",
-                                  NominalSteps(training::MostLocal(run), demand.rows)));
+                                  MostSteps(run, demand)));
   MACAW_RETURN_IF_ERROR(CheckMost("accept.max_bytes_up_a_day", accept.max_bytes_up_a_day,
                                   "the bytes that a client sends in a round are ",
                                   demand.bytes_up));

@@ -30,16 +30,17 @@ struct AcceptConfig {
 // The keys of [accept], with full names.
 settings::Section<AcceptConfig> AcceptSection();
 
-// The local steps of a stage over `rows` rows.
-uint64_t NominalSteps(const LocalConfig& local, uint64_t rows);
-
 // What a run asks of a node.
 struct Demand {
   uint64_t parameters = 0;                // of the run's model
   uint64_t rows = 0;                      // of the node's largest client
   uint64_t bytes_up = 0, bytes_down = 0;  // that a client's turn moves, about
   uint64_t base_bytes = 0;                // of the frozen tensors, which the node fetches once
+  bool joins = false;                     // EpochBatches::Of, of the run's model
 };
+
+// The local steps of a turn of the node's largest client, in the round that asks for the most.
+uint64_t MostSteps(const RunPlan& run, const Demand& demand);
 
 // Whether the owner accepts the run at any time. kPermissionDenied names the key that does not let
 // it in, and what the run has.

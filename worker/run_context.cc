@@ -93,7 +93,9 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
 
 absl::StatusOr<Demand> DemandOf(const models::ModelSpec& spec, const algorithms::Schema& schema,
                                 const data::Dataset& dataset) {
-  Demand demand{.parameters = spec.layout->count(), .rows = LargestClient(dataset)};
+  Demand demand{.parameters = spec.layout->count(),
+                .rows = LargestClient(dataset),
+                .joins = spec.has_buffers()};
   for (const LayoutPtr& layout : algorithms::DownLayouts(schema, Phase(0)))
     demand.bytes_down += layout->bytes();
   if (schema.parts != nullptr) {

@@ -279,8 +279,8 @@ absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, 
   Trial trial{.profile = absl::StrCat(profile.trainer, ", ", profile.instruction_set),
               .parameters = context.spec.layout->count(),
               .largest = LargestClient(dataset)};
-  trial.steps = NominalSteps(training::MostLocal(run), trial.largest);
   MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset));
+  trial.steps = MostSteps(run, demand);
   trial.bytes_up = demand.bytes_up;
   trial.bytes_down = demand.bytes_down;
   trial.base_bytes = demand.base_bytes;

@@ -49,8 +49,7 @@ absl::StatusOr<AfterApply> RobustServer::Apply(const ServerContext& context,
 }
 
 Description Robust(std::string name, std::string summary, std::string paper) {
-  Description rule = FedAvg();
-  rule.asynchronous = false;
+  Description rule = LikeFedAvg();
   rule.name = std::move(name);
   rule.summary = std::move(summary);
   rule.paper = std::move(paper);

@@ -64,16 +64,18 @@ TEST(Acceptance, NamesTheKeyThatDoesNotLetARunIn) {
 }
 
 TEST(Acceptance, CountsTheStepsThatATurnTakes) {
-  LocalConfig local;
-  local.epochs = 2;
-  local.batch_size = 10;
-  EXPECT_EQ(NominalSteps(local, 95), 20u);
-  local.drop_last = true;
-  EXPECT_EQ(NominalSteps(local, 95), 18u);
-  local.batch_size = 0;
-  EXPECT_EQ(NominalSteps(local, 95), 2u);
-  local.steps = 7;
-  EXPECT_EQ(NominalSteps(local, 95), 7u);
+  RunPlan run;
+  run.local.epochs = 2;
+  run.local.batch_size = 10;
+  EXPECT_EQ(MostSteps(run, {.rows = 95}), 20u);
+  EXPECT_EQ(MostSteps(run, {.rows = 91}), 20u);
+  EXPECT_EQ(MostSteps(run, {.rows = 91, .joins = true}), 18u);  // the last batch has eleven rows
+  run.local.drop_last = true;
+  EXPECT_EQ(MostSteps(run, {.rows = 95}), 18u);
+  run.local.batch_size = 0;
+  EXPECT_EQ(MostSteps(run, {.rows = 95}), 2u);
+  run.local.steps = 7;
+  EXPECT_EQ(MostSteps(run, {.rows = 95}), 7u);
 }
 
 // The most that some round asks for, and not what the run says of the fewest.
