@@ -57,9 +57,12 @@ def cells() -> list[Cell]:
     # The page's figure is that of the best of four μ. It does not say of which.
     for row, mu in (
         ("Dirichlet 0.5", "0.001"),
+        ("Dirichlet 0.5", "0.1"),
+        ("Dirichlet 0.5", "1"),
         ("2 labels", "0.001"),
         ("3 labels", "0.001"),
         ("IID", "0.001"),
+        ("IID", "0.1"),
         ("1 label", "0.001"),
         ("1 label", "0.1"),
         ("1 label", "1"),
