@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -32,18 +33,29 @@ void ForEachVersion(const server::VersionIndex& index, const F& f) {
   }
 }
 
-// Stored versions that no checkpoint names.
-absl::StatusOr<std::vector<Attempt>> Orphans(const RunStates& states, uint64_t& stored) {
-  std::vector<Attempt> orphans;
-  stored = 0;
+// The versions in a store.
+struct Stored {
+  uint64_t all = 0;
+  uint64_t since = 0;            // that no checkpoint names, but log or journal
+  std::vector<Attempt> orphans;  // that nothing names
+};
+
+absl::StatusOr<Stored> SortStored(const std::string& run, const RunStates& states) {
+  MACAW_ASSIGN_OR_RETURN(const std::set<Attempt> since, VersionsSinceCheckpoint(run, states));
+  Stored stored;
   MACAW_RETURN_IF_ERROR(states.store->ForEach([&](const Attempt& version) {
-    ++stored;
+    ++stored.all;
     const bool named = std::ranges::any_of(states.checkpoints, [&](const auto& checkpoint) {
       return checkpoint.versions.Get(version.client) == version.fence;
     });
-    if (!named) orphans.push_back(version);
+    if (named) return;
+    if (since.contains(version)) {
+      ++stored.since;
+    } else {
+      stored.orphans.push_back(version);
+    }
   }));
-  return orphans;
+  return stored;
 }
 
 // ", N bytes in M files" for a store on disk.
@@ -60,21 +72,25 @@ void PrintRow(absl::string_view what, absl::string_view text) {
 
 absl::Status List(const std::string& run) {
   MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run));
-  uint64_t stored = 0;
-  MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> orphans, Orphans(states, stored));
+  MACAW_ASSIGN_OR_RETURN(const Stored stored, SortStored(run, states));
   for (const algorithms::NamedLayout& item : states.items) {
     PrintRow("item",
              absl::StrCat(item.name, ", ", item.layout->count(), " ", Name(item.layout->dtype())));
   }
   PrintRow("a state", absl::StrCat(state::BlobBytes(states.store->schema()), " bytes"));
   MACAW_ASSIGN_OR_RETURN(const std::string room, RoomTaken(states));
-  PrintRow("stored", absl::StrCat(stored, " versions", room));
+  PrintRow("stored", absl::StrCat(stored.all, " versions", room));
   for (const server::KeptVersions& checkpoint : states.checkpoints) {
     PrintRow("checkpoint", absl::StrCat("after round ", checkpoint.round.value, ": ",
                                         checkpoint.versions.size(), " clients with a state"));
   }
-  PrintRow("orphans", absl::StrCat(orphans.size(), " versions that no checkpoint names",
-                                   orphans.empty() ? "" : " (macaw state gc)"));
+  if (stored.since > 0) {
+    PrintRow("since", absl::StrCat(stored.since,
+                                   " versions of later rounds, which the next server takes from "
+                                   "log and journal"));
+  }
+  PrintRow("orphans", absl::StrCat(stored.orphans.size(), " versions that nothing names",
+                                   stored.orphans.empty() ? "" : " (macaw state gc)"));
   return absl::OkStatus();
 }
 
@@ -116,13 +132,12 @@ absl::Status Verify(const std::string& run) {
 
 absl::Status Sweep(const std::string& run) {
   MACAW_ASSIGN_OR_RETURN(const RunStates states, OpenRunStates(run, Use::kChange));
-  uint64_t stored = 0;
-  MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> orphans, Orphans(states, stored));
-  MACAW_RETURN_IF_ERROR(states.store->Delete(orphans));
+  MACAW_ASSIGN_OR_RETURN(const Stored stored, SortStored(run, states));
+  MACAW_RETURN_IF_ERROR(states.store->Delete(stored.orphans));
   MACAW_RETURN_IF_ERROR(states.store->Flush());
   MACAW_ASSIGN_OR_RETURN(const std::string room, RoomTaken(states));
-  PrintRow("deleted", absl::StrCat(orphans.size(), " of ", stored, " versions"));
-  PrintRow("left", absl::StrCat(stored - orphans.size(), " versions", room));
+  PrintRow("deleted", absl::StrCat(stored.orphans.size(), " of ", stored.all, " versions"));
+  PrintRow("left", absl::StrCat(stored.all - stored.orphans.size(), " versions", room));
   return absl::OkStatus();
 }
 
@@ -132,6 +147,18 @@ absl::StatusOr<Fence> CurrentVersion(const RunStates& states, ClientId client) {
   if (version.counter > 0) return version;
   return absl::NotFoundError(absl::StrCat("client ", client.value, " has no state after round ",
                                           states.newest().round.value));
+}
+
+// Says that the client has a newer version than the newest checkpoint's, if so.
+absl::Status PrintNewer(const std::string& run, const RunStates& states, ClientId client) {
+  MACAW_ASSIGN_OR_RETURN(const std::set<Attempt> since, VersionsSinceCheckpoint(run, states));
+  for (const Attempt& version : since) {
+    if (version.client != client || !states.store->GetBlob(version).ok()) continue;
+    PrintRow("newer", absl::StrCat("version ", version.fence.epoch, ".", version.fence.counter,
+                                   ", of a later round, which the next server takes from log and "
+                                   "journal"));
+  }
+  return absl::OkStatus();
 }
 
 // Norms of a vector of either type, in double.
@@ -182,7 +209,7 @@ absl::Status Show(const std::string& run, ClientId client) {
                              ? ""
                              : absl::StrCat(", and ", norms.not_finite, " that are not finite")));
   }
-  return absl::OkStatus();
+  return PrintNewer(run, states, client);
 }
 
 absl::Status Export(const std::string& run, ClientId client, const std::string& out) {
@@ -209,22 +236,23 @@ absl::Status Export(const std::string& run, ClientId client, const std::string& 
   }));
   PrintRow("written", absl::StrCat(out, ": ", tensors.size(), " tensors of client ", client.value,
                                    " after round ", states.newest().round.value));
-  return absl::OkStatus();
+  return PrintNewer(run, states, client);
 }
 
-// Counts, bytes, versions by checkpoint, orphans. A run's newest checkpoint tells which version of
-// a client is current.
+// Counts, bytes, versions by checkpoint, those of later rounds, orphans.
 int StateList(const std::string& run) { return Report(List(run)); }
 // Reads every version that a checkpoint names. If some are missing or damaged, fails and names
 // their clients.
 int StateVerify(const std::string& run) { return Report(Verify(run)); }
-// Deletes versions that no checkpoint names. Refused while the run is going on.
+// Deletes versions that neither a checkpoint nor log and journal name. Refused while the run is
+// going on.
 int StateSweep(const std::string& run) { return Report(Sweep(run)); }
-// Shows a client's current version: its header, and size and norms of each item.
+// Shows a client's version in the newest checkpoint: its header, and size and norms of each item.
 int StateShow(const std::string& run, uint64_t client) {
   return Report(Show(run, ClientId(client)));
 }
-// Writes a client's state as safetensors: one tensor ITEM/ENTRY for each entry of each item.
+// Writes the state of that version as safetensors: one tensor ITEM/ENTRY for each entry of each
+// item.
 int StateExport(const std::string& run, uint64_t client, const std::string& out) {
   return Report(Export(run, ClientId(client), out));
 }
@@ -247,7 +275,7 @@ void AddState(CLI::App& app, std::function<int()>& run) {
   add("verify", "Read every version that a checkpoint names")->final_callback([=, &run] {
     run = [folder] { return StateVerify(*folder); };
   });
-  add("gc", "Delete what no checkpoint names")->final_callback([=, &run] {
+  add("gc", "Delete what neither a checkpoint nor the journal names")->final_callback([=, &run] {
     run = [folder] { return StateSweep(*folder); };
   });
   CLI::App* show = add("show", "One client's state: its header, and norms of its items");

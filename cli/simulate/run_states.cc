@@ -16,6 +16,7 @@
 #include "cli/simulate/owners.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "server/journal/recovery.h"
 #include "state/open.h"
 #include "state/redis_url.h"
 
@@ -144,6 +145,13 @@ absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use) {
   }
   MACAW_RETURN_IF_ERROR(OpenStoreOf(config, run, states));
   return states;
+}
+
+absl::StatusOr<std::set<Attempt>> VersionsSinceCheckpoint(const std::string& run,
+                                                          const RunStates& states) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Attempt> attempts,
+                         server::AttemptsSince(run, states.newest().round));
+  return std::set<Attempt>(attempts.begin(), attempts.end());
 }
 
 absl::StatusOr<std::string> RoomOfStates(const Config& config, const std::string& run) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,12 @@ enum class Use : uint8_t { kRead, kChange, kHeld };
 
 // Refuses a folder without a run, without a checkpoint or without states, and says which.
 absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use = Use::kRead);
+
+// Which versions the next server may need beside those that checkpoints name: with
+// server.durability = "commit" it does the rounds after the newest checkpoint again from log and
+// journal. Some of them may never have been stored.
+absl::StatusOr<std::set<Attempt>> VersionsSinceCheckpoint(const std::string& run,
+                                                          const RunStates& states);
 
 // The space that the states of a finished run take, and where: "1.2 GB in runs/x/state". Empty if
 // the states ended with the processes.

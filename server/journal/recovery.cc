@@ -24,10 +24,22 @@ class Follower {
     std::visit([this](const auto& one) { On(one); }, record);
   }
 
+  // Of these phases: the attempts that were accepted or are still leased.
+  std::vector<Attempt> Attempts() const {
+    std::vector<Attempt> attempts;
+    for (const auto& [place, phase] : phases) {
+      if (place.first > checkpoint_)
+        attempts.insert(attempts.end(), phase.included.begin(), phase.included.end());
+      for (const auto& [attempt, node] : phase.leased) attempts.push_back(attempt);
+    }
+    return attempts;
+  }
+
   struct Phase {
     Digest broadcast;
     std::vector<ClientId> present;
     std::vector<std::pair<WorkerId, uint64_t>> accepted;  // node and commit
+    std::vector<Attempt> included;                        // in what was accepted
     std::vector<log::GivenUp> gave_up;
     std::map<Attempt, WorkerId> leased;
     std::string dropped, alone;
@@ -100,6 +112,8 @@ class Follower {
     for (const Attempt& attempt : accepted.included) phase->leased.erase(attempt);
     for (const log::GivenUp& one : accepted.given_up) phase->leased.erase(one.attempt);
     phase->accepted.emplace_back(accepted.node, accepted.commit);
+    phase->included.insert(phase->included.end(), accepted.included.begin(),
+                           accepted.included.end());
   }
   void On(const log::GaveUp& gave_up) {
     if (Phase* phase = Of(gave_up); phase != nullptr) {
@@ -306,6 +320,20 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
     restored.phases.emplace(place, std::move(story));
   }
   return recovery;
+}
+
+absl::StatusOr<std::vector<Attempt>> AttemptsSince(const std::string& run_dir, Round checkpoint) {
+  const std::string path = run_dir + "/rounds.log";
+  if (!FileExists(JournalFolder(run_dir)) || !FileExists(path)) return std::vector<Attempt>();
+  // Damage ends the log: the next server does not read on behind it either.
+  MACAW_ASSIGN_OR_RETURN(log::Reader reader, log::Reader::Open(path, /*synced=*/0));
+  Follower log(checkpoint);
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const std::optional<log::Entry> entry, reader.Next());
+    if (!entry.has_value()) break;
+    log.Add(entry->record);
+  }
+  return log.ended ? std::vector<Attempt>() : log.Attempts();
 }
 
 }  // namespace macaw::server

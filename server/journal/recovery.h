@@ -51,6 +51,12 @@ struct RecoverFrom {
 // which would be lost.
 absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& from);
 
+// The attempts whose client states the next server may need, beside those that the checkpoint
+// names: the accepted ones of rounds after the checkpoint, and those whose nodes may still send
+// what they trained. None if the run does not go on inside a round. Reads the log alone, so some of
+// them may keep no state.
+absl::StatusOr<std::vector<Attempt>> AttemptsSince(const std::string& run_dir, Round checkpoint);
+
 std::string JournalFolder(const std::string& run_dir);
 // Where the wire keeps uploads that are not complete. They begin and end with the journal.
 std::string UploadsFolder(const std::string& run_dir);

@@ -304,5 +304,46 @@ TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
   }
 }
 
+// `macaw state gc` must leave what the next server takes from here.
+TEST_F(JournalTest, TheAttemptsSinceACheckpointAreThoseOfLaterRoundsAndOfOpenLeases) {
+  const std::string run = folder_ + "-run", path = run + "/rounds.log";
+  absl::StatusOr<Journal> journal = JournalWithOneNode(run);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  absl::StatusOr<log::Writer> writer = log::Writer::Open(path, DigestOf("run"));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const auto append = [&](log::Record record) { writer->Append(0, std::move(record)); };
+  const auto since = [&](uint32_t checkpoint) {
+    EXPECT_TRUE(writer->Sync().ok());
+    const absl::StatusOr<std::vector<Attempt>> attempts = AttemptsSince(run, Round(checkpoint));
+    EXPECT_TRUE(attempts.ok()) << attempts.status();
+    return attempts.value_or(std::vector<Attempt>());
+  };
+  const Attempt counted{ClientId(1), {1, 1}}, taken_back{ClientId(2), {1, 2}};
+  const Attempt later{ClientId(3), {1, 3}}, trains{ClientId(4), {1, 4}};
+  append(log::RunOpened{.run = DigestOf("run"), .epoch = 1});
+  append(log::RoundOpened{.round = Round(1)});
+  append(log::Leased{.round = Round(1), .attempts = {counted, taken_back}});
+  append(log::Accepted{.round = Round(1), .commit = 1, .included = {counted}});
+  append(log::Requeued{.round = Round(1), .attempts = {taken_back}});
+  append(log::Closed{.round = Round(1), .last = true});
+  append(log::RoundOpened{.round = Round(2)});
+  append(log::Leased{.round = Round(2), .attempts = {later, trains}});
+  append(log::Accepted{.round = Round(2), .commit = 2, .included = {later}});
+  using testing::UnorderedElementsAre;
+  EXPECT_THAT(since(1), UnorderedElementsAre(later, trains));
+  EXPECT_THAT(since(0), UnorderedElementsAre(counted, later, trains));
+  EXPECT_THAT(since(2), testing::IsEmpty());
+  append(log::RunOpened{.run = DigestOf("run"), .epoch = 2, .goes_on = true});
+  EXPECT_THAT(since(1), UnorderedElementsAre(later, trains)) << "the next server was killed, too";
+  append(log::RunEnded{});
+  EXPECT_THAT(since(1), testing::IsEmpty()) << "an ended run goes on from its checkpoint";
+  append(log::RunOpened{.run = DigestOf("run"), .epoch = 3, .completed = Round(1)});
+  append(log::RoundOpened{.round = Round(2)});
+  append(log::Leased{.round = Round(2), .attempts = {trains}});
+  EXPECT_THAT(since(1), UnorderedElementsAre(trains)) << "the rest is undone";
+  std::filesystem::remove_all(JournalFolder(run));
+  EXPECT_THAT(since(1), testing::IsEmpty()) << "a run without durable commits";
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -113,6 +113,30 @@ TEST(Durability, ARunThatHasLostTheRowOfAClosedRoundGoesBackToItsCheckpoint) {
   EXPECT_EQ(resumed.digest(), undisturbed.digest());
 }
 
+// Rounds after the checkpoint are done again from their parts: their states are current.
+TEST(Durability, SweepingStatesUpBeforeAResumeChangesNothing) {
+  const std::vector<std::string> job = SlowerStateful("scaffold", "9");
+  Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
+  ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
+  // A round takes a second, so that the next checkpoint is seconds away when this one is killed.
+  Simulation killed(
+      "killed",
+      Plus(job, {"--processes", "1", "--slots", "2", "--set", "server.durability=commit", "--set",
+                 "run.checkpoint_every=4", "--set", "emulation.pause_seconds=0.1"}));
+  const std::string checkpoint = killed.folder() + "/checkpoints/round-00000004.safetensors";
+  ASSERT_TRUE(killed.WaitForEvent(
+      [&](const nlohmann::json& event) { return RoundDone(5)(event) && FileExists(checkpoint); }));
+  killed.Signal(SIGKILL);
+  killed.Wait();
+  const testing_support::Printed listed = RunMacaw("state ls " + killed.folder());
+  EXPECT_NE(listed.text.find("versions of later rounds"), std::string::npos) << listed.text;
+  const testing_support::Printed swept = RunMacaw("state gc " + killed.folder());
+  EXPECT_EQ(swept.exit, 0) << swept.text;
+  Simulation resumed("resumed", {"--resume", killed.folder()});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(undisturbed));
+}
+
 // A run whose server dies twice in each round but the first.
 void KillTheServerInEveryRound(const std::string& algorithm, uint32_t rounds,
                                const std::vector<std::string>& more = {}) {
