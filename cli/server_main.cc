@@ -168,10 +168,12 @@ struct Prepared {
   sdk::Catalogue catalogue;
   Config config;
   FlatVector initial;  // the model before round 1
-  Fd lock;             // of the folder; not open if `macaw simulate` holds it
+  AuthorityChoice authority;
+  Fd lock;  // of the folder; not open if `macaw simulate` holds it
 };
 
-AuthorityChoice AuthorityOf(const ServerArguments& arguments, const Config& config) {
+absl::StatusOr<AuthorityChoice> AuthorityOf(const ServerArguments& arguments,
+                                            const Config& config) {
   const std::string& named =
       arguments.authority.empty() ? config.node.server.authority : arguments.authority;
   return ChooseAuthority(arguments.run_dir, arguments.by_hand() && arguments.resume, named);
@@ -198,8 +200,9 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
     for (const std::string& note : ScheduleNotes(config.run))
       Logger("server").Warning(absl::StrCat("schedule ", note));
   }
+  MACAW_ASSIGN_OR_RETURN(AuthorityChoice authority, AuthorityOf(arguments, config));
   if (const std::string note = NoteOnNodesTables(config);
-      !note.empty() && !AuthorityOf(arguments, config).folder.empty())
+      !note.empty() && !authority.folder.empty())
     Logger("server").Warning(absl::StrCat("without_effect ", note));
   if (!arguments.resume) MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
   Fd lock;
@@ -207,7 +210,8 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
     MACAW_ASSIGN_OR_RETURN(lock, LockFolder(arguments.run_dir));
     MACAW_RETURN_IF_ERROR(CheckStates(config, spec, catalogue, arguments));
   }
-  return Prepared{std::move(catalogue), std::move(config), std::move(initial), std::move(lock)};
+  return Prepared{std::move(catalogue), std::move(config), std::move(initial), std::move(authority),
+                  std::move(lock)};
 }
 
 // The clients' devices, of a run with virtual time.
@@ -268,8 +272,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles());
   MACAW_ASSIGN_OR_RETURN(Prepared prepared, Prepare(arguments));
   const algorithms::Registry& registry = prepared.catalogue.algorithms();
-  const AuthorityChoice authority = AuthorityOf(arguments, prepared.config);
-  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoorOf(authority));
+  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoorOf(prepared.authority));
 
   server::Options options = OptionsFrom(prepared.config, arguments, registry);
   if (door.authority != nullptr) MACAW_RETURN_IF_ERROR(CheckForFleet(options.run));
@@ -312,7 +315,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   const std::optional<StepThread> steps = FollowSteps(arguments, *coordinator);
   const auto answer = [&]() -> absl::StatusOr<std::unique_ptr<Listeners>> {
     if (arguments.by_hand())
-      MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments, authority.folder));
+      MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments, prepared.authority.folder));
     return StartToAnswer(prepared.config, arguments, door, fleet_options, std::move(listener),
                          *coordinator);
   };

@@ -2,21 +2,23 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
+#include "core/status.h"
 
 namespace macaw::cli {
 namespace {
 
 std::string AuthorityFile(const std::string& run_dir) { return run_dir + "/authority-path"; }
 
-// The text of a file of one line; "": there is none.
-std::string LineOf(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path);
-  return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
+// The text of a file of one line.
+absl::StatusOr<std::string> LineOf(const std::string& path) {
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return std::string(absl::StripAsciiWhitespace(text));
 }
 
 }  // namespace
@@ -25,16 +27,25 @@ std::string AddressFile(const std::string& run_dir) { return run_dir + "/address
 
 std::string ListenAgain(const std::string& run_dir, const std::string& configured) {
   if (!configured.empty() && !absl::EndsWith(configured, ":0")) return configured;
-  const std::string before = LineOf(AddressFile(run_dir));
-  return before.empty() ? configured : before;
+  const absl::StatusOr<std::string> before = LineOf(AddressFile(run_dir));
+  return !before.ok() || before->empty() ? configured : *before;
 }
 
-AuthorityChoice ChooseAuthority(const std::string& run_dir, bool resumes,
-                                const std::string& named) {
-  if (named == kNoAuthority) return {};
-  if (!named.empty() || !resumes) return {.folder = named};
-  const std::string before = LineOf(AuthorityFile(run_dir));
-  return {.folder = before, .remembered = !before.empty()};
+absl::StatusOr<AuthorityChoice> ChooseAuthority(const std::string& run_dir, bool resumes,
+                                                const std::string& named) {
+  if (named == kNoAuthority) return AuthorityChoice{};
+  if (!named.empty() || !resumes) return AuthorityChoice{.folder = named};
+  const std::string path = AuthorityFile(run_dir);
+  absl::StatusOr<std::string> before = LineOf(path);
+  if (absl::IsNotFound(before.status())) return AuthorityChoice{};
+  if (before.ok() && before->empty()) before = absl::DataLossError(absl::StrCat(path, " is empty"));
+  if (before.ok()) return AuthorityChoice{.folder = *std::move(before), .remembered = true};
+  return absl::Status(
+      before.status().code(),
+      absl::StrCat(before.status().message(),
+                   ". It names the authority with which the run began: put it right, or name the "
+                   "authority with --authority FOLDER; --authority ",
+                   kNoAuthority, " goes on without it, unencrypted, for any node"));
 }
 
 absl::Status KeepAuthority(const std::string& run_dir, const std::string& folder) {

@@ -27,7 +27,9 @@ struct AuthorityChoice {
 };
 
 // What an option or the configuration names (`named`), in a resumed run what the server before had.
-AuthorityChoice ChooseAuthority(const std::string& run_dir, bool resumes, const std::string& named);
+// An error: the folder names an authority, but nobody can tell which.
+absl::StatusOr<AuthorityChoice> ChooseAuthority(const std::string& run_dir, bool resumes,
+                                                const std::string& named);
 
 // Remembers the authority for the next server of the run; "": the run has none.
 absl::Status KeepAuthority(const std::string& run_dir, const std::string& folder);

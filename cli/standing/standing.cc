@@ -304,8 +304,9 @@ absl::StatusOr<int> Stand(const StandingOptions& asked, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<RunQueue> queue, RunQueue::Open(options.folder));
   MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
   MACAW_ASSIGN_OR_RETURN(const Bell bell, Bell::Make());
-  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door,
-                         OpenDoor(ChooseAuthority("", false, options.authority).folder));
+  MACAW_ASSIGN_OR_RETURN(const AuthorityChoice authority,
+                         ChooseAuthority("", /*resumes=*/false, options.authority));
+  MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoor(authority.folder));
   Desk desk(*queue, bell);
   // Always there: the first operator is not enrolled yet.
   MACAW_ASSIGN_OR_RETURN(
