@@ -1,7 +1,9 @@
 #include "cli/check_node.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "core/status.h"
+#include "data/foreign_token.h"
 #include "identity/node_files.h"
 #include "identity/verify.h"
 #include "worker/registration.h"
@@ -51,6 +54,22 @@ std::string NamesOf(const data::Dataset& dataset) {
   return absl::StrCat(absl::StrJoin(names, ", "), dataset.info().clients > kMost ? ", …" : "");
 }
 
+// Gives the sample a small model for this data. Tokens are classified by their texts: what is
+// predicted, the server's file says, and each row has a label.
+absl::Status TakeSmallModel(const data::Dataset& dataset, RunPlan& sample) {
+  const data::DatasetInfo& info = dataset.info();
+  sample.model.name = "logistic";
+  if (info.feature_type != data::FeatureType::kI32) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> largest,
+                         data::FindForeignToken(dataset, /*known=*/1, UINT64_MAX));
+  const int64_t tokens = largest.has_value() ? std::max<int64_t>(largest->token, 0) + 1 : 1;
+  sample.task = info.classes > 0 ? TaskKind::kClassification : TaskKind::kRegression;
+  sample.model.name = "layers";
+  sample.model.layers = {absl::StrCat("embedding ", tokens, " 8"), "mean",
+                         absl::StrCat("linear ", std::max<int64_t>(info.classes, 1))};
+  return absl::OkStatus();
+}
+
 // The plan of a server's file, or a small one for this data.
 absl::StatusOr<RunPlan> PlanFor(const std::string& file, const Config& node,
                                 const data::Dataset& dataset, const sdk::Catalogue& catalogue) {
@@ -62,7 +81,7 @@ absl::StatusOr<RunPlan> PlanFor(const std::string& file, const Config& node,
         file, " leaves open what follows from its data: write a server's file with `macaw plan`"));
   }
   Config sample = node;
-  sample.run.model.name = "logistic";
+  MACAW_RETURN_IF_ERROR(TakeSmallModel(dataset, sample.run));
   sample.run.cohort.size = 1;
   MACAW_ASSIGN_OR_RETURN(sample.run.algorithm, catalogue.algorithms().Complete({"fedavg", {}}));
   sample.run.plugins = catalogue.plugins();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/public_data.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
@@ -112,6 +113,21 @@ TEST(Text, IsLearntByItsSpeakersForAnyNumberOfWorkers) {
   EXPECT_EQ(run.digest(), owners.digest());
   EXPECT_EQ(run.metrics(), owners.metrics());
   std::filesystem::remove_all(folder);
+}
+
+// Without a server's file the check has a small model of its own, which must know such rows.
+TEST(Text, ANodeWithItIsReady) {
+  MACAW_NEEDS_LIBTORCH();
+  const testing_support::TemporaryFolder folder;
+  const json texts = {{"x", {"to be, or", "not to be", "the rest "}}, {"y", {" ", ",", "i"}}};
+  folder.Write("play.json", json{{"users", {"hamlet"}}, {"user_data", {{"hamlet", texts}}}}.dump());
+  const std::string node =
+      folder.Write("node.toml", "[data]\nsource = \"leaf\"\npath = \"play.json\"\n");
+  const testing_support::Printed checked =
+      testing_support::RunProgram(MACAW_BIN_DIR "/macaw-worker", "check --config " + node);
+  EXPECT_EQ(checked.exit, 0) << checked.text;
+  EXPECT_NE(checked.text.find("ready      for runs on such data"), std::string::npos)
+      << checked.text;
 }
 
 }  // namespace
