@@ -87,7 +87,9 @@ absl::Status Follow(const LogCommand& command, log::Reader& reader, const log::S
     if (::poll(&ends, 1, nobody ? 0 : kLookEveryMs) > 0) return absl::OkStatus();
     MACAW_ASSIGN_OR_RETURN(const uint64_t news, PrintOn(reader, sessions, printer));
     if (news > 0 || printer.ended()) continue;
-    if (std::exchange(nobody, TryLockFile(command.run + "/.lock").get() >= 0)) {
+    const FolderLock lock = LookAtLock(command.run);
+    if (lock == FolderLock::kUnknown) return UnknownLock(command.run);
+    if (std::exchange(nobody, lock == FolderLock::kFree)) {
       std::cerr << "the run has not ended, but no process works on it (macaw simulate --resume "
                 << ForShell(command.run) << ")" << std::endl;
       return absl::OkStatus();

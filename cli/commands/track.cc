@@ -53,7 +53,8 @@ absl::Status Track(const TrackCommand& command) {
     for (const std::string& line : tracking.TakeLines()) std::cerr << line << "\n" << std::flush;
   };
   // A folder whose lock is free has no process that writes rows.
-  while (command.follow && !TryLockFile(command.run + "/.lock").open()) {
+  FolderLock lock = FolderLock::kFree;
+  while (command.follow && (lock = LookAtLock(command.run)) == FolderLock::kHeld) {
     pollfd ends{.fd = signals.fd(), .events = POLLIN, .revents = 0};
     if (::poll(&ends, 1, kLookEveryMs) > 0) {
       signals.Take();  // the first one ends the following, and another one the delivery
@@ -63,6 +64,7 @@ absl::Status Track(const TrackCommand& command) {
   }
   const bool all = tracking.Finish(signals.fd());
   tell();
+  if (lock == FolderLock::kUnknown) return UnknownLock(command.run);
   return all ? absl::OkStatus() : absl::UnavailableError("not everything was delivered");
 }
 

@@ -81,6 +81,19 @@ absl::StatusOr<Fd> TryLockFolder(const std::string& folder) {
   return lock;
 }
 
+FolderLock LookAtLock(const std::string& folder) {
+  const Fd lock(::open(PathOfLock(folder).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lock.open()) return errno == ENOENT ? FolderLock::kFree : FolderLock::kUnknown;
+  // Shared, so that those who look at one moment do not take each other for the holder.
+  if (::flock(lock.get(), LOCK_SH | LOCK_NB) == 0) return FolderLock::kFree;
+  return errno == EWOULDBLOCK ? FolderLock::kHeld : FolderLock::kUnknown;
+}
+
+absl::Status UnknownLock(const std::string& folder) {
+  return absl::UnavailableError(absl::StrCat("cannot tell whether a process works in ", folder,
+                                             ": ", PathOfLock(folder), " cannot be opened"));
+}
+
 absl::StatusOr<Fd> TryLockName(const std::string& path) {
   Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!lock.open()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));

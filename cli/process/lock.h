@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/fd.h"
 
@@ -16,11 +18,25 @@ absl::StatusOr<Fd> LockFolder(const std::string& folder);
 // The same without waiting. Returns an empty Fd when another process holds the lock.
 absl::StatusOr<Fd> TryLockFolder(const std::string& folder);
 
+// Whether a process runs in a folder.
+enum class FolderLock : uint8_t {
+  kFree,     // also where there is no lock file: no process has run there, or it is a copy
+  kHeld,     // by a process
+  kUnknown,  // the lock file cannot be opened or locked
+};
+
+// Looks at the folder's lock without taking it. Needs to read the lock file, and not to write it.
+FolderLock LookAtLock(const std::string& folder);
+
+// The error of kUnknown.
+absl::Status UnknownLock(const std::string& folder);
+
 // Locks a file, which is made if it is missing, without waiting. Returns an empty Fd when another
 // process holds the lock.
 absl::StatusOr<Fd> TryLockName(const std::string& path);
 
-// Locks a file without waiting. Returns an empty Fd when the file is missing or locked.
+// Locks a file without waiting. Returns an empty Fd when it is locked or missing, or cannot be
+// opened. LookAtLock tells these apart.
 Fd TryLockFile(const std::string& path);
 
 // Makes a file that is locked before other processes can see it.

@@ -86,11 +86,18 @@ absl::Status Show(const SweepShowOptions& options) {
   std::cout << TableText(table);
   if (const size_t open = table.Count(TableRun::State::kOpen); open > 0) {
     // A sweep that goes on holds the lock.
-    const bool running = !TryLockFile(options.folder + "/.lock").open();
-    std::cout << table.runs() - open << " of " << table.runs() << " runs are over; "
-              << (running ? "the sweep goes on"
-                          : "the sweep is interrupted: the same command goes on")
-              << "\n";
+    std::cout << table.runs() - open << " of " << table.runs() << " runs are over";
+    switch (LookAtLock(options.folder)) {
+      case FolderLock::kHeld:
+        std::cout << "; the sweep goes on\n";
+        break;
+      case FolderLock::kFree:
+        std::cout << "; the sweep is interrupted: the same command goes on\n";
+        break;
+      case FolderLock::kUnknown:
+        std::cout << "\n" << std::flush;
+        return UnknownLock(options.folder);
+    }
   }
   return absl::OkStatus();
 }

@@ -4,12 +4,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
+#include "testing/program.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -114,6 +116,27 @@ TEST(Log, IsFollowedUntilTheRunHasEnded) {
   EXPECT_EQ(followed.exit, 0) << followed.text;
   EXPECT_EQ(run.Wait(), 0) << run.output();
   EXPECT_EQ(followed.text, RunMacaw("log " + run.folder()).text);
+}
+
+// Such as a copy of its folder.
+TEST(Log, IsNotFollowedWhereNoProcessWorksOnTheRun) {
+  Simulation run("run", {WriteConfig("unfollowed"), "--rounds", "1"});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const std::string path = run.folder() + "/rounds.log", lock = run.folder() + "/.lock";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);  // the end is torn
+  const auto followed = [&] {
+    return testing_support::RunShell("timeout 60 " MACAW_BIN_DIR "/macaw log -f " + run.folder());
+  };
+  for (const bool there : {true, false}) {
+    if (!there) std::filesystem::remove(lock);
+    const Printed printed = followed();
+    EXPECT_EQ(printed.exit, 0) << there;
+    EXPECT_THAT(printed.text, HasSubstr("no process works on it")) << there;
+  }
+  std::filesystem::create_symlink(".lock", lock);
+  const Printed unknown = followed();
+  EXPECT_EQ(unknown.exit, 1);
+  EXPECT_THAT(unknown.text, HasSubstr(lock + " cannot be opened"));
 }
 
 TEST(Log, OfARunThatWasInterruptedAndWentOnRepeatsItToTheSameModel) {
