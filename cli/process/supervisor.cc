@@ -161,11 +161,14 @@ class Supervisor {
 
   absl::Status OnSignals() {
     while (signals_.Take() != 0) {
-      if (stopping_) {
+      const bool again = std::exchange(signalled_, true);
+      if (!again && !failure_.ok()) {
+        options_.say(absl::StrCat(failure_.message(), "; the server has ", ToSeconds(kStopGrace),
+                                  " s to keep what is finished (again: kill)"));
+      } else if (stopping_) {
         options_.say("killing everything");
         if (server_.has_value()) server_->Kill();
         end_ = SupervisedEnd::kKilled;
-        failure_ = absl::OkStatus();
       } else {
         options_.say("stopping: the open round is dropped, the rest is kept (again: kill)");
         StopServer();
@@ -423,6 +426,7 @@ class Supervisor {
   // Stopped children, and since when; no time: the wait for this child is over.
   std::map<pid_t, std::optional<TimePoint>> stopped_;
   bool stopping_ = false;
+  bool signalled_ = false;  // the user has asked to stop
   SupervisedEnd end_ = SupervisedEnd::kFinished;
   absl::Status failure_;
   std::optional<TimePoint> kill_at_, out_of_time_at_;

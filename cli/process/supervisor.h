@@ -63,10 +63,12 @@ enum class SupervisedEnd : uint8_t {
 // happens again before the next finished round, the run ends. If the server dies, the run ends,
 // unless a signal killed the server and `restart_server` is set: then it is restarted by the same
 // policy while the workers live on. SIGINT, SIGTERM or SIGHUP asks the server to stop; a second one
-// kills everything. No child outlives this call or this process, whatever happens. Errors name the
-// child, how it ended and its last error line. kFailedPrecondition (of the server) and
-// kInvalidArgument (of a worker) are errors that a restart would only repeat. Call on the main
-// thread, before any other thread exists (signals are blocked during the call).
+// kills everything. If the server has been asked to stop because of an error, the first one only
+// tells the error, which is returned also after the second. No child outlives this call or this
+// process, whatever happens. Errors name the child, how it ended and its last error line.
+// kFailedPrecondition (of the server) and kInvalidArgument (of a worker) are errors that a restart
+// would only repeat. Call on the main thread, before any other thread exists (signals are blocked
+// during the call).
 absl::StatusOr<SupervisedEnd> Supervise(const SupervisorOptions& options);
 
 }  // namespace macaw::cli

@@ -176,6 +176,24 @@ TEST_F(SupervisorTest, KillsOnASecondCtrlC) {
   AwaitNoChildLeft();
 }
 
+// The server may still keep what is finished, and the reason must not be lost.
+TEST_F(SupervisorTest, TellsTheErrorOnTheFirstCtrlCAfterItAndKillsOnTheSecond) {
+  MakePipes();
+  const std::string up = absl::StrCat("echo up > /dev/fd/", alive_.write.get());
+  const pid_t pid =
+      Fork(Options(absl::StrCat("trap '", up,
+                                "' INT; echo a > READY; sleep 1000 & while true; do wait $!; done"),
+                   "echo 'macaw-worker: error: line 7 is no number' >&2; exit 2"));
+  char asked[3];
+  ASSERT_EQ(::read(alive_.read.get(), asked, 3), 3);  // the server, to stop
+  ::kill(pid, SIGINT);
+  EXPECT_THAT(NextLineOf(said_pipe_), HasSubstr("line 7 is no number"));
+  ::kill(pid, SIGINT);
+  EXPECT_THAT(NextLineOf(said_pipe_), HasSubstr("killing"));
+  EXPECT_EQ(ExitCodeOf(pid), 3) << "it has failed, and was not only killed";
+  AwaitNoChildLeft();
+}
+
 TEST_F(SupervisorTest, LeavesNoChildBehindWhenItIsKilledItself) {
   MakePipes();
   const pid_t pid = Fork(Options("trap '' INT TERM HUP; echo a > READY; exec sleep 1000",
