@@ -192,7 +192,12 @@ void AddCheckpoints(const std::string& folder, const Renames& renames, Trace& tr
     }
     TracedModel model{.round = round, .file = "checkpoints/" + name};
     model.storage = std::make_shared<const SafetensorsFile>(*std::move(file));
-    for (auto& [tensor, content] : TensorsOfCheckpoint(*model.storage))
+    auto tensors = TensorsOfCheckpoint(*model.storage);
+    if (!tensors.ok()) {
+      trace.notes.push_back(absl::StrCat(tensors.status().message(), ", so it is not compared"));
+      continue;
+    }
+    for (auto& [tensor, content] : *tensors)
       model.tensors[Renamed(tensor, renames, trace)] = std::move(content);
     if (base != nullptr && !model.tensors.empty()) {
       model.base = base;
@@ -380,7 +385,7 @@ uint32_t Trace::rounds() const {
   return last;
 }
 
-std::vector<uint32_t> Trace::RoundsWithoutRow() const {
+std::vector<RoundRange> Trace::RoundsWithoutRow() const {
   if (!is_run) return {};
   const uint32_t completed = history.has_value() ? history->completed().value : 0;
   // A resumed run has the summary of its earlier session.
@@ -390,10 +395,14 @@ std::vector<uint32_t> Trace::RoundsWithoutRow() const {
     const uint32_t all = std::max(done, completed);
     last = std::max(last, end == "finished" || all == 0 ? all : all - 1);
   }
-  std::vector<uint32_t> without;
-  for (uint32_t round = 1; round <= last; ++round) {
-    if (!rows.contains(round)) without.push_back(round);
+  std::vector<RoundRange> without;
+  uint32_t before = 0;  // the last round with a row
+  for (const auto& [round, row] : rows) {
+    if (round > last) break;
+    if (round > before && round - before > 1) without.push_back({before + 1, round - 1});
+    before = round;
   }
+  if (before < last) without.push_back({before + 1, last});
   return without;
 }
 
