@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/diff/beside.h"
+#include "cli/diff/words.h"
 #include "core/spelling.h"
 #include "core/status.h"
 
@@ -45,59 +46,6 @@ std::vector<ValueDifference> Differing(const MetricsRow& a, const MetricsRow& b,
   return differing;
 }
 
-std::vector<uint64_t> OnlyIn(const std::set<uint64_t>& a, const std::set<uint64_t>& b) {
-  std::vector<uint64_t> only;
-  std::ranges::set_difference(a, b, std::back_inserter(only));
-  return only;
-}
-
-// "clients 3, 17 and 4 more"
-std::string ClientsText(const std::vector<uint64_t>& clients) {
-  constexpr size_t kMost = 8;
-  const size_t shown = std::min(clients.size(), kMost);
-  std::string text = absl::StrCat(clients.size() == 1 ? "client " : "clients ",
-                                  absl::StrJoin(clients.begin(), clients.begin() + shown, ", "));
-  if (clients.size() > shown) absl::StrAppend(&text, " and ", clients.size() - shown, " more");
-  return text;
-}
-
-// "only the first run has clients 3, 17, only the second has client 5"; "": the same sets.
-std::string SetsText(const std::set<uint64_t>& a, const std::set<uint64_t>& b) {
-  std::vector<std::string> sides;
-  if (const auto only = OnlyIn(a, b); !only.empty())
-    sides.push_back(absl::StrCat("only the first has ", ClientsText(only)));
-  if (const auto only = OnlyIn(b, a); !only.empty())
-    sides.push_back(absl::StrCat("only the second has ", ClientsText(only)));
-  return absl::StrJoin(sides, ", ");
-}
-
-std::string CohortText(const std::vector<log::Member>& a, const std::vector<log::Member>& b) {
-  std::set<uint64_t> first, second;
-  for (const log::Member& member : a) first.insert(member.client.value);
-  for (const log::Member& member : b) second.insert(member.client.value);
-  const std::string text = SetsText(first, second);
-  return text.empty() ? "the cohort has other multiplicities or another order"
-                      : absl::StrCat("other clients are drawn: ", text);
-}
-
-// "round 3", "rounds 2, 4 to 6 and 9 more". Ascending, not empty.
-std::string RoundsText(const std::vector<uint32_t>& rounds) {
-  constexpr size_t kMost = 4;  // ranges
-  std::vector<std::string> ranges;
-  size_t shown = 0;
-  while (shown < rounds.size() && ranges.size() < kMost) {
-    size_t end = shown + 1;
-    while (end < rounds.size() && rounds[end] == rounds[end - 1] + 1) ++end;
-    ranges.push_back(end - shown == 1 ? absl::StrCat(rounds[shown])
-                                      : absl::StrCat(rounds[shown], " to ", rounds[end - 1]));
-    shown = end;
-  }
-  std::string text =
-      absl::StrCat(rounds.size() == 1 ? "round " : "rounds ", absl::StrJoin(ranges, ", "));
-  if (shown < rounds.size()) absl::StrAppend(&text, " and ", rounds.size() - shown, " more");
-  return text;
-}
-
 // Looks for the first round in which two runs differ: in their bits, or by more than a tolerance.
 class Walk {
  public:
@@ -109,12 +57,15 @@ class Walk {
     const bool runs = a_.is_run && b_.is_run;
     const uint32_t rounds = std::min(a_.rounds(), b_.rounds());
     std::optional<Parting> parting;
-    for (uint32_t round = 0; round <= rounds && !parting.has_value(); ++round)
+    for (const uint32_t round : RoundsUpTo(rounds)) {
       parting = InRound(Round(round));
+      if (parting.has_value()) break;
+    }
     // A column that one run does not have (it evaluates in other rounds) does not hide where the
     // training parts.
-    for (uint32_t round = 0; runs && round <= rounds && !parting.has_value(); ++round)
-      parting = InRows(Round(round), /*common=*/false);
+    for (const auto& [round, row] : a_.rows) {
+      if (runs && !parting.has_value()) parting = InRows(Round(round), /*common=*/false);
+    }
     if (!parting.has_value()) parting = InLostRows();
     if (!parting.has_value() && runs) parting = AtTheEnd(rounds);
     return WithModels(std::move(parting));
@@ -122,6 +73,17 @@ class Walk {
 
  private:
   bool exact() const { return options_.tolerance == 0 || options_.digests; }
+
+  // The rounds of which the first one's rows or log tell: a table may count in any steps.
+  std::set<uint32_t> RoundsUpTo(uint32_t last) const {
+    std::set<uint32_t> there;
+    for (const auto& [round, row] : a_.rows) there.insert(round);
+    if (a_.history.has_value()) {
+      for (const auto& [round, phases] : a_.history->rounds()) there.insert(round.value);
+    }
+    there.erase(there.upper_bound(last), there.end());
+    return there;
+  }
 
   std::optional<Parting> InRound(Round round) const {
     if (a_.history.has_value() && b_.history.has_value()) {
@@ -240,15 +202,15 @@ class Walk {
   std::optional<Parting> InLostRows() const {
     if (!a_.is_run || !b_.is_run) return std::nullopt;
     std::optional<Parting> parting;
-    const std::vector<uint32_t> first = a_.RoundsWithoutRow(), second = b_.RoundsWithoutRow();
+    const std::vector<RoundRange> first = a_.RoundsWithoutRow(), second = b_.RoundsWithoutRow();
     for (const auto& [which, lost] : {std::pair("first", &first), std::pair("second", &second)}) {
       if (lost->empty()) continue;
       const std::string what =
           absl::StrCat("metrics.jsonl of the ", which, " has no row of ", RoundsText(*lost));
       if (!parting.has_value()) {
-        parting = Parting{.round = lost->front(), .stage = Stage::kRows, .what = what};
+        parting = Parting{.round = lost->front().first, .stage = Stage::kRows, .what = what};
       } else {
-        parting->round = std::min(parting->round, lost->front());
+        parting->round = std::min(parting->round, lost->front().first);
         absl::StrAppend(&parting->what, ", ", what);
       }
     }
@@ -438,7 +400,7 @@ absl::StatusOr<DiffReport> Diff(const Trace& first, const Trace& second,
   report.parting = Walk(first, second, {}, report.models).First();
   if (options.tolerance > 0) report.beyond = Walk(first, second, options, report.models).First();
   for (const Trace* const trace : {&first, &second}) {
-    const std::vector<uint32_t> lost = trace->RoundsWithoutRow();
+    const std::vector<RoundRange> lost = trace->RoundsWithoutRow();
     const bool said = report.parting.has_value() && report.parting->stage == Stage::kRows;
     if (!lost.empty() && !said) {
       report.notes.push_back(absl::StrCat(trace->path, "/metrics.jsonl has no row of ",

@@ -20,7 +20,6 @@
 #include "cli/results/stored_model.h"
 #include "core/csv_text.h"
 #include "core/files.h"
-#include "core/spelling.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "server/log/reader.h"
@@ -40,24 +39,6 @@ std::string Renamed(const std::string& name, const Renames& renames, Trace& trac
   trace.names.insert(name);
   const auto found = renames.find(name);
   return found == renames.end() ? name : found->second;
-}
-
-// The names that a trace's columns and tensors have got; those of a run stay.
-std::set<std::string> NewNames(const Trace& trace, const Renames& renames) {
-  std::set<std::string> names;
-  for (const std::string& name : trace.names) {
-    const auto found = trace.is_run ? renames.end() : renames.find(name);
-    names.insert(found == renames.end() ? name : found->second);
-  }
-  return names;
-}
-
-absl::Status NoSuchName(const std::string& who, const std::string& name,
-                        const std::set<std::string>& names) {
-  const std::string meant = NearestWord(name, {names.begin(), names.end()});
-  return absl::InvalidArgumentError(
-      absl::StrCat(who, " \"", name, "\"", meant.empty() ? "." : "; did you mean " + meant + "?",
-                   " There are ", absl::StrJoin(names, ", ")));
 }
 
 // ---- tables
@@ -192,7 +173,12 @@ void AddCheckpoints(const std::string& folder, const Renames& renames, Trace& tr
     }
     TracedModel model{.round = round, .file = "checkpoints/" + name};
     model.storage = std::make_shared<const SafetensorsFile>(*std::move(file));
-    for (auto& [tensor, content] : TensorsOfCheckpoint(*model.storage))
+    auto tensors = TensorsOfCheckpoint(*model.storage);
+    if (!tensors.ok()) {
+      trace.notes.push_back(absl::StrCat(tensors.status().message(), ", so it is not compared"));
+      continue;
+    }
+    for (auto& [tensor, content] : *tensors)
       model.tensors[Renamed(tensor, renames, trace)] = std::move(content);
     if (base != nullptr && !model.tensors.empty()) {
       model.base = base;
@@ -380,7 +366,7 @@ uint32_t Trace::rounds() const {
   return last;
 }
 
-std::vector<uint32_t> Trace::RoundsWithoutRow() const {
+std::vector<RoundRange> Trace::RoundsWithoutRow() const {
   if (!is_run) return {};
   const uint32_t completed = history.has_value() ? history->completed().value : 0;
   // A resumed run has the summary of its earlier session.
@@ -390,10 +376,14 @@ std::vector<uint32_t> Trace::RoundsWithoutRow() const {
     const uint32_t all = std::max(done, completed);
     last = std::max(last, end == "finished" || all == 0 ? all : all - 1);
   }
-  std::vector<uint32_t> without;
-  for (uint32_t round = 1; round <= last; ++round) {
-    if (!rows.contains(round)) without.push_back(round);
+  std::vector<RoundRange> without;
+  uint32_t before = 0;  // the last round with a row
+  for (const auto& [round, row] : rows) {
+    if (round > last) break;
+    if (round > before && round - before > 1) without.push_back({before + 1, round - 1});
+    before = round;
   }
+  if (before < last) without.push_back({before + 1, last});
   return without;
 }
 
@@ -417,36 +407,6 @@ absl::StatusOr<Trace> ReadTrace(const std::string& path, const Renames& renames)
         absl::StrCat(path, " has no rounds: neither rows of metrics nor models (*.safetensors)"));
   }
   return trace;
-}
-
-absl::Status CheckRenames(const Renames& renames, const Trace& first, const Trace& second) {
-  for (const auto& [theirs, ours] : renames) {
-    const std::string flag = absl::StrCat("--rename ", theirs, "=", ours, ": ");
-    if (first.is_run && second.is_run)
-      return absl::InvalidArgumentError(flag + "both are runs of Macaw, whose names stay");
-    bool is_there = false;
-    std::set<std::string> all;
-    for (const auto& [trace, other] : {std::pair(&first, &second), std::pair(&second, &first)}) {
-      if (trace->is_run) continue;
-      all.insert(trace->names.begin(), trace->names.end());
-      if (!trace->names.contains(theirs)) continue;
-      is_there = true;
-      if (trace->names.contains(ours) && !renames.contains(ours)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(flag, trace->path, " has \"", ours, "\" already"));
-      }
-      const std::set<std::string> known = NewNames(*other, renames);
-      if (ours != kRoundColumn && !known.contains(ours))
-        return NoSuchName(absl::StrCat(flag, other->path, " has no"), ours, known);
-    }
-    if (is_there) continue;
-    const std::string who =
-        first.is_run    ? absl::StrCat(second.path, " has no")
-        : second.is_run ? absl::StrCat(first.path, " has no")
-                        : absl::StrCat("neither ", first.path, " nor ", second.path, " has");
-    return NoSuchName(flag + who, theirs, all);
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::map<uint64_t, MetricsRow>> ClientRows(const Trace& trace, uint32_t round) {

@@ -36,6 +36,11 @@ struct TracedPart {
   Digest sums;
 };
 
+// Rounds that follow each other, the last one included.
+struct RoundRange {
+  uint32_t first = 0, last = 0;
+};
+
 // The rounds of a run, or of a system that is not Macaw, as far as its files tell of them.
 struct Trace {
   std::string path;
@@ -59,7 +64,8 @@ struct Trace {
   uint32_t rounds() const;
   // Rounds of a run that were done, as its log or its summary says, and have no row. A run that has
   // not finished may lack its last row, and one that is not over those after its newest one.
-  std::vector<uint32_t> RoundsWithoutRow() const;
+  // Ascending.
+  std::vector<RoundRange> RoundsWithoutRow() const;
 };
 
 // Names of columns and tensors in a trace → the names that they get.

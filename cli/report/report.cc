@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "cli/report/page_html.h"
 #include "cli/report/page_script.h"
 #include "cli/report/page_style.h"
@@ -43,15 +45,24 @@ Json Short(double value) {
   return Json::parse(absl::StrFormat("%.6g", value));
 }
 
-// The rows of a file of JSON lines. A last line that a crash cut off is skipped.
-absl::StatusOr<std::vector<Json>> RowsOf(const std::string& file) {
-  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
-  std::vector<Json> rows;
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+// Gives each row of a file of JSON lines to `use`, one after another: the file may be large. A last
+// line without its end, which a crash has cut off or a run is just writing, is skipped.
+absl::Status ReadRows(const std::string& path, const std::function<void(Json)>& use) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return FileError("cannot open", path);
+  std::string line;
+  for (size_t number = 1; std::getline(file, line); ++number) {
+    if (line.empty()) continue;
     Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (row.is_object()) rows.push_back(std::move(row));
+    if (row.is_object()) {
+      use(std::move(row));
+    } else if (!file.eof()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", number, " is not a JSON object"));
+    }
   }
-  return rows;
+  if (file.bad()) return FileError("cannot read", path);
+  return absl::OkStatus();
 }
 
 // NaN: the row does not have it.
@@ -75,15 +86,25 @@ std::vector<size_t> Shown(size_t rows) {
   return shown;
 }
 
-// Metrics that are there in some rows only (those of evaluations) have curves of those rows.
+// JavaScript has doubles: a whole number that is larger than they have exactly is given as text.
+Json ForScript(Json value) {
+  constexpr uint64_t kMost = uint64_t{1} << 53;
+  const bool large = value.is_number_unsigned() ? value.get<uint64_t>() > kMost
+                     : value.is_number_integer()
+                         ? value.get<int64_t>() < -static_cast<int64_t>(kMost)
+                         : false;
+  return large ? Json(value.dump()) : value;
+}
+
+// Metrics that are there in some rows only (those of evaluations) have curves of those rows. A
+// number that is not defined (the run has diverged) is a place without a value.
 Json CurvesOf(const std::vector<Json>& rows) {
   std::map<std::string, std::vector<std::pair<double, double>>> points;
   for (const Json& row : rows) {
     const auto round = static_cast<double>(RoundInRow(row));
     for (const auto& [metric, value] : row.items()) {
-      if (metric != "round" && value.is_number()) {
-        points[metric].emplace_back(round, value.get<double>());
-      }
+      if (metric != "round" && (value.is_number() || value.is_null()))
+        points[metric].emplace_back(round, value.is_null() ? std::nan("") : value.get<double>());
     }
   }
   Json curves = Json::object();
@@ -134,17 +155,15 @@ Json Histogram(const std::vector<double>& accuracies) {
 }
 
 // The training accuracy of each client, from its last turn.
-Json TrainingAccuracies(const std::string& folder) {
-  if (!FileExists(folder + "/clients.jsonl")) return nullptr;
-  const absl::StatusOr<std::vector<Json>> rows = RowsOf(folder + "/clients.jsonl");
-  if (!rows.ok()) return nullptr;
+absl::StatusOr<Json> TrainingAccuracies(const std::string& folder) {
+  if (!FileExists(folder + "/clients.jsonl")) return Json();
   std::map<uint64_t, double> last;
-  for (const Json& row : *rows) {
+  MACAW_RETURN_IF_ERROR(ReadRows(folder + "/clients.jsonl", [&](const Json& row) {
     const auto client = row.find("client"), accuracy = row.find("accuracy");
-    if (client == row.end() || accuracy == row.end()) continue;
+    if (client == row.end() || accuracy == row.end()) return;
     if (client->is_number_unsigned() && accuracy->is_number())
       last[client->get<uint64_t>()] = accuracy->get<double>();
-  }
+  }));
   std::vector<double> accuracies;
   for (const auto& [client, accuracy] : last) accuracies.push_back(accuracy);
   return Histogram(accuracies);
@@ -152,10 +171,10 @@ Json TrainingAccuracies(const std::string& folder) {
 
 // Histograms by what the accuracies are of: "clients_test" and other rows of the newest evaluation
 // (server/client_evaluation.h), and "training".
-Json AccuracyByClient(const std::string& folder) {
+absl::StatusOr<Json> AccuracyByClient(const std::string& folder) {
   Json histograms = Json::object();
-  if (Json training = TrainingAccuracies(folder); !training.is_null())
-    histograms["training"] = std::move(training);
+  MACAW_ASSIGN_OR_RETURN(Json training, TrainingAccuracies(folder));
+  if (!training.is_null()) histograms["training"] = std::move(training);
   const absl::StatusOr<std::string> text = ReadFile(folder + "/clients_evaluated.json");
   const Json evaluated =
       text.ok() ? Json::parse(*text, nullptr, /*allow_exceptions=*/false) : Json::object();
@@ -221,7 +240,8 @@ std::optional<InSweep> FindInSweep(const std::string& folder) {
 absl::StatusOr<Json> RunOf(const std::string& folder) {
   std::vector<Json> rows;
   if (FileExists(folder + "/metrics.jsonl")) {
-    MACAW_ASSIGN_OR_RETURN(rows, RowsOf(folder + "/metrics.jsonl"));
+    MACAW_RETURN_IF_ERROR(
+        ReadRows(folder + "/metrics.jsonl", [&](Json row) { rows.push_back(std::move(row)); }));
   } else if (!FileExists(folder + "/config.toml")) {
     return MissingFile(
         folder + "/config.toml",
@@ -239,6 +259,11 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
           "privacy", "peak_memory_bytes", "reproducible", "profile"}) {
       if (summary.contains(shown)) run[shown] = std::move(summary[shown]);
     }
+    if (!run.contains("seed") || !run["seed"].is_number_unsigned()) {
+      run.erase("seed");
+    } else {
+      run["seed"] = ForScript(run["seed"]);
+    }
   }
   if (FileExists(folder + "/config.toml")) {
     MACAW_ASSIGN_OR_RETURN(run["config"], ReadFile(folder + "/config.toml"));
@@ -252,7 +277,7 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
   }
   run["curves"] = CurvesOf(rows);
   run["across"] = AcrossOf(rows);
-  run["accuracy"] = AccuracyByClient(folder);
+  MACAW_ASSIGN_OR_RETURN(run["accuracy"], AccuracyByClient(folder));
   run["time"] = TimeOf(folder);
   return run;
 }
@@ -299,7 +324,8 @@ Json Differences(Json& runs) {
   TellApart(known);
   for (size_t i = 0; i < known.size(); ++i) {
     Json& settings = runs[places[i].get<size_t>()]["settings"] = Json::object();
-    for (const auto& [key, value] : known[i].settings) settings[key] = Json::parse(value);
+    for (const auto& [key, value] : known[i].settings)
+      settings[key] = ForScript(Json::parse(value));
   }
   for (const std::string& key : known.empty() ? std::vector<std::string>() : DifferingKeys(known)) {
     Json values = Json::array();

@@ -1,8 +1,10 @@
 #include "cli/results/alike.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,7 +16,10 @@
 namespace macaw::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using Settings = std::map<std::string, std::string>;
+
+constexpr size_t kShown = 8;  // digits of a digest
 
 std::set<std::string> SeedKeys() {
   std::set<std::string> keys;
@@ -63,22 +68,46 @@ void NameFixedSeeds(std::vector<RunResult>& runs) {
   }
 }
 
+// The text of a setting, with what tells its file's contents apart behind it: JSON, too.
+std::string WithDigest(const std::string& setting, const std::string& digest) {
+  const Json value = Json::parse(setting, nullptr, /*allow_exceptions=*/false);
+  const std::string name = value.is_string() ? value.get<std::string>() : setting;
+  return Json(absl::StrCat(name, name.empty() ? "" : " ", "(", digest, ")")).dump();
+}
+
 void NameInputs(std::vector<RunResult>& runs) {
-  std::map<std::pair<std::string, std::string>, std::set<std::string>> digests;  // by key and name
-  const auto name_of = [](const RunResult& run, const std::string& key) {
-    const auto found = run.settings.find(key);
-    return std::pair(key, found != run.settings.end() ? found->second : std::string());
-  };
+  using Named = std::pair<std::string, std::string>;  // a key and its setting; "": it has none
+  std::set<std::string> keys;
   for (const RunResult& run : runs) {
-    for (const auto& [key, digest] : run.inputs) digests[name_of(run, key)].insert(digest);
+    for (const auto& [key, digest] : run.inputs) keys.insert(key);
+  }
+  const auto named = [](const RunResult& run, const std::string& key) {
+    const auto found = run.settings.find(key);
+    return Named(key, found != run.settings.end() ? found->second : "");
+  };
+  std::map<Named, std::set<std::string>> digests;
+  for (const RunResult& run : runs) {
+    for (const std::string& key : keys) {
+      const Named name = named(run, key);
+      const auto found = run.inputs.find(key);
+      // Older summaries have no digests of files. What no setting names, a run without it lacks.
+      if (found != run.inputs.end())
+        digests[name].insert(found->second);
+      else if (name.second.empty())
+        digests[name].insert("");
+    }
   }
   for (RunResult& run : runs) {
     for (const auto& [key, digest] : run.inputs) {
-      const auto name = name_of(run, key);
-      if (name.second.size() < 2 || digests[name].size() < 2) continue;
-      // Within the quotes of the JSON text.
-      run.settings[key].insert(name.second.size() - 1,
-                               absl::StrCat(" (", digest.substr(0, 8), ")"));
+      const Named name = named(run, key);
+      const std::set<std::string>& others = digests[name];
+      if (others.size() < 2) continue;
+      // A list of files has their digests one after another.
+      const std::string shown = digest.substr(0, kShown);
+      const bool tells = std::ranges::count_if(others, [&](const std::string& other) {
+                           return other.starts_with(shown);
+                         }) == 1;
+      run.settings[key] = WithDigest(name.second, tells ? shown : digest);
     }
   }
 }

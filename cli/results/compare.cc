@@ -48,20 +48,35 @@ Json ValueOf(const RunResult& run, const std::string& key, const algorithms::Reg
   return value.is_discarded() ? Json(text) : value;
 }
 
+// Why two runs with equal settings and seeds have other models.
+std::string WhyOther(const RunResult& run, const RunResult& other) {
+  if (run.data_digest != other.data_digest) return "not the same data";
+  std::vector<std::string> interrupted;
+  for (const RunResult* const one : {&run, &other}) {
+    if (!one->done())
+      interrupted.push_back(
+          absl::StrCat(one->folder, " was interrupted after round ", one->rounds));
+  }
+  return absl::StrCat("not the same model: ", interrupted.empty()
+                                                  ? "other machines or versions"
+                                                  : absl::StrJoin(interrupted, ", and "));
+}
+
 // Whether the run is to be counted in the row that has `others`: not if it is one of them.
 bool IsNew(const RunResult& run, const Runs& others, Notes& notes) {
-  const auto other = std::ranges::find(others, run.seed, &RunResult::seed);
+  const auto copy = std::ranges::find_if(others, [&](const RunResult& other) {
+    return other.seed == run.seed && other.model_digest == run.model_digest;
+  });
+  const auto other =
+      copy != others.end() ? copy : std::ranges::find(others, run.seed, &RunResult::seed);
   if (other == others.end()) return true;
   const std::string both = absl::StrCat(run.folder, " and ", other->folder);
-  if (other->model_digest == run.model_digest) {
+  if (copy != others.end()) {
     notes.push_back(absl::StrCat(both, " are the same run (seed ", run.seed, "): counted once."));
     return false;
   }
   notes.push_back(absl::StrCat(both, " have the same settings and seed (", run.seed, "), but ",
-                               run.data_digest == other->data_digest
-                                   ? "not the same model: other machines or versions"
-                                   : "not the same data",
-                               ". Both are counted."));
+                               WhyOther(run, *other), ". Both are counted."));
   return true;
 }
 
@@ -84,6 +99,7 @@ absl::Status CheckMetrics(const Metrics& metrics, const Runs& runs) {
   for (const RunResult& run : runs) {
     const std::map<std::string, double> values = ValuesOf(run);
     for (const auto& [metric, value] : values) known.insert(metric);
+    known.insert(run.undefined.begin(), run.undefined.end());
     // One that no run reached is no mistake; who made one is not told of all that there could be.
     for (const std::string& target : TargetsOf(values)) {
       if (std::ranges::find(metrics, target) != metrics.end()) known.insert(target);
@@ -189,6 +205,13 @@ absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, Metrics metrics
                           .has_clock = HasClock(values)});
     }
     for (std::string& note : NotesOn(group)) table.notes.push_back(std::move(note));
+    for (const RunResult& run : group) {
+      for (const std::string& metric : table.metrics) {
+        if (run.undefined.contains(metric))
+          table.notes.push_back(
+              absl::StrCat(run.folder, ": ", metric, " was no number in the end."));
+      }
+    }
   }
   Summarise(table);
   if (choice.paired.empty()) return table;
@@ -200,8 +223,9 @@ absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, Metrics metrics
 std::vector<std::string> UsualMetrics(const std::vector<RunResult>& runs) {
   Metrics metrics;
   const auto add = [&](const std::string& metric) {
-    const bool there =
-        std::ranges::any_of(runs, [&](const RunResult& run) { return run.final.contains(metric); });
+    const bool there = std::ranges::any_of(runs, [&](const RunResult& run) {
+      return run.final.contains(metric) || run.undefined.contains(metric);
+    });
     if (there && std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
   };
   for (const char* metric :
@@ -220,8 +244,8 @@ std::vector<std::string> NotesOn(const std::vector<RunResult>& runs) {
     if (!run.done()) {
       notes.push_back(absl::StrCat(run.folder, " was interrupted after round ", run.rounds, "."));
     } else if (run.end == "stopped") {
-      notes.push_back(
-          absl::StrCat(run.folder, " was stopped by run.stop after round ", run.rounds, "."));
+      notes.push_back(absl::StrCat(run.folder, " was stopped after round ", run.rounds,
+                                   run.reason.empty() ? "" : ": ", run.reason, "."));
     }
     for (const Drop& drop : DropsOf(run)) {
       notes.push_back(

@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/results/text.h"
 #include "core/files.h"
@@ -150,9 +150,19 @@ absl::StatusOr<std::vector<ClientContribution>> ReadContributions(const std::str
   }
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::map<uint64_t, Tally> tallies;
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    // A run that continues may just be writing its last line.
-    if (!AddRound(Json::parse(line, nullptr, /*allow_exceptions=*/false), tallies)) break;
+  size_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const absl::string_view line = absl::string_view(text).substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.empty() || AddRound(Json::parse(line, nullptr, /*allow_exceptions=*/false), tallies))
+      continue;
+    if (end == text.size()) break;  // a run that goes on may just be writing it
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ":", number,
+                     " is no line of contributions: a JSON object whose \"client\" (and "
+                     "\"unlearned_client\") is a list of numbers"));
   }
   std::vector<ClientContribution> clients;
   for (auto& [client, tally] : tallies) {

@@ -103,6 +103,7 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   result.name = ValueOr<std::string>(summary, "name", "");
   result.algorithm = ValueOr<std::string>(summary, "algorithm", "");
   result.end = ValueOr<std::string>(summary, "end", "");
+  result.reason = ValueOr<std::string>(summary, "reason", "");
   for (const auto& [key, value] : ObjectAt(summary, "settings").items())
     result.settings[key] = value.dump();
   for (const auto& [key, digest] : ObjectAt(summary, "inputs").items()) {
@@ -115,6 +116,9 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   result.model_digest = ValueOr<std::string>(summary, "model_digest", "");
   result.data_digest = ValueOr<std::string>(summary, "data_digest", "");
   result.final = NumbersAt(summary, "final");
+  for (const auto& [metric, value] : ObjectAt(summary, "final").items()) {
+    if (value.is_null()) result.undefined.insert(metric);
+  }
   result.rounds_to = NumbersAt(summary, "rounds_to");
   for (const auto& [way, bytes] : NumbersAt(summary, "bytes"))
     result.costs["total_bytes_" + way] = bytes;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct RunResult {
   std::string folder;
   std::string name, algorithm;
   std::string end;                              // "finished", "stopped", "interrupted"
+  std::string reason;                           // why it was stopped; "": not known
   std::map<std::string, std::string> settings;  // what differs from the defaults; JSON by key
   std::map<std::string, std::string> inputs;    // digests of files by key; empty: not known
   uint64_t seed = 0;
@@ -31,6 +33,7 @@ struct RunResult {
   double seconds = 0, rounds_per_second = 0;
   std::string model_digest, data_digest;
   std::map<std::string, double> final;      // by metric
+  std::set<std::string> undefined;          // metrics whose last value is no number (divergence)
   std::string best_metric;                  // what the run's own best round was chosen by
   std::map<std::string, Best> bests;        // of the metrics of test and validation rows
   uint32_t best_not_kept = 0;               // with run.stop.patience: a best round without a model

@@ -102,7 +102,8 @@ absl::StatusOr<std::vector<Listed>> OfSweep(const std::string& folder) {
 
 // The runs that one path stands for.
 absl::StatusOr<std::vector<Listed>> ListedAt(const std::string& path) {
-  if (absl::EndsWith(path, ".json")) return OfRepeat(path);
+  std::error_code ignored;
+  if (absl::EndsWith(path, ".json") && !fs::is_directory(path, ignored)) return OfRepeat(path);
   if (FileExists(path + "/sweep.json")) return OfSweep(path);
   return std::vector<Listed>{{.folder = path}};
 }

@@ -9,8 +9,8 @@ namespace macaw::cli {
 
 // The folders of the runs that these paths stand for. A folder of a sweep or a repeat stands for
 // the runs that it has begun, and a file NAME-repeat.json for those that it lists, beside it (the
-// file and the runs may have been moved together). Any other path stands for itself. Each
-// folder is there once. Errors name the file.
+// file and the runs may have been moved together). Any other path stands for itself, also a folder
+// whose name ends with ".json". Each folder is there once. Errors name the file.
 absl::StatusOr<std::vector<std::string>> RunFolders(const std::vector<std::string>& paths);
 
 // A sentence for each sweep or repeat at these paths with runs that RunFolders leaves out although
@@ -20,7 +20,7 @@ std::vector<std::string> UnreadableRuns(const std::vector<std::string>& paths);
 // Why the folder cannot be read ("Permission denied"); "": it can.
 std::string WhyUnreadable(const std::string& folder);
 
-// The same, but of sweeps and repeats only the runs that have a result. A path that stands for
+// As RunFolders, but of sweeps and repeats only the runs that have a result. A path that stands for
 // itself is there, whatever is in it.
 struct ResultFolders {
   std::vector<std::string> folders;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
@@ -117,34 +119,41 @@ uint64_t StoredModel::bytes() const {
   return bytes;
 }
 
-std::map<std::string, TensorRef> TensorsOfCheckpoint(const SafetensorsFile& file) {
+absl::StatusOr<std::map<std::string, TensorRef>> TensorsOfCheckpoint(const SafetensorsFile& file) {
+  std::map<std::string, TensorRef> tensors;
   const auto text = file.metadata().find("macaw");
-  if (text == file.metadata().end()) return {};
+  if (text == file.metadata().end()) return tensors;
   const Json about = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
-  if (!about.is_object() || !about.contains("tensors") || !about["tensors"].is_array()) return {};
+  if (!about.is_object() || !about.contains("tensors") || !about["tensors"].is_array())
+    return tensors;
   const std::string which = about.contains("model") && about["model"].is_string()
                                 ? about["model"].get<std::string>()
                                 : "model";
   const auto vector = file.tensors().find(which);
-  if (vector == file.tensors().end()) return {};
-  const uint64_t size = vector->second.dtype == "F64" ? 8 : 4;
-  std::map<std::string, TensorRef> tensors;
+  if (vector == file.tensors().end()) return tensors;
+  const std::string& dtype = vector->second.dtype;
+  if (dtype != "F32" && dtype != "F64") {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": the vector \"", which, "\" is ",
+                                                   dtype, ", and a model is F32 or F64"));
+  }
+  const uint64_t size = dtype == "F64" ? 8 : 4;
+  using Tensors = std::map<std::string, TensorRef>;
   for (const Json& one : about["tensors"]) {
     const bool well_formed = one.is_array() && one.size() == 3 && one[0].is_string() &&
                              one[1].is_number_unsigned() && one[2].is_array();
-    if (!well_formed) return {};
-    TensorRef tensor{.dtype = vector->second.dtype, .shape = {}, .bytes = {}};
+    if (!well_formed) return Tensors();
+    TensorRef tensor{.dtype = dtype, .shape = {}, .bytes = {}};
     for (const Json& extent : one[2]) {
-      if (!extent.is_number_unsigned()) return {};
+      if (!extent.is_number_unsigned()) return Tensors();
       tensor.shape.push_back(extent.get<uint64_t>());
     }
     const uint64_t first = one[1].get<uint64_t>(), all = vector->second.elements();
     uint64_t elements = 1;
     for (const uint64_t extent : tensor.shape) {
-      if (extent != 0 && elements > all / extent) return {};
+      if (extent != 0 && elements > all / extent) return Tensors();
       elements *= extent;
     }
-    if (first > all || elements > all - first) return {};
+    if (first > all || elements > all - first) return Tensors();
     tensor.bytes = vector->second.bytes.subspan(first * size, elements * size);
     tensors[one[0].get<std::string>()] = std::move(tensor);
   }
@@ -153,7 +162,8 @@ std::map<std::string, TensorRef> TensorsOfCheckpoint(const SafetensorsFile& file
 
 absl::StatusOr<StoredModel> OpenStoredModel(const std::string& path, const std::string& base) {
   StoredModel model{.file = path, .run = ""};
-  if (fs::is_directory(path)) {
+  std::error_code ignored;  // what cannot be seen cannot be opened either, which says why
+  if (fs::is_directory(path, ignored)) {
     MACAW_ASSIGN_OR_RETURN(model.file, NewestIn(path));
   }
   model.run = RunOf(model.file);
@@ -161,7 +171,11 @@ absl::StatusOr<StoredModel> OpenStoredModel(const std::string& path, const std::
                          OpenTensors(model.file));
   model.storage.push_back(file);
   const bool is_checkpoint = file->metadata().contains("macaw");
-  model.tensors = is_checkpoint ? TensorsOfCheckpoint(*file) : file->tensors();
+  if (is_checkpoint) {
+    MACAW_ASSIGN_OR_RETURN(model.tensors, TensorsOfCheckpoint(*file));
+  } else {
+    model.tensors = file->tensors();
+  }
   if (model.tensors.empty()) {
     return absl::NotFoundError(absl::StrCat(
         model.file, is_checkpoint ? ": its rule has no common model" : " has no tensors"));

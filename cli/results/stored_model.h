@@ -25,8 +25,9 @@ struct StoredModel {
 
 // The tensors of the model in a checkpoint, which holds vectors (server/checkpoint.h); without the
 // frozen ones, which are in base.safetensors of the run's folder, unless release 0.1.0 wrote it.
-// Empty: its rule has no common model, or it is another file.
-std::map<std::string, TensorRef> TensorsOfCheckpoint(const SafetensorsFile& file);
+// Empty: its rule has no common model, or it is another file. An error: its vector has a dtype that
+// no model has.
+absl::StatusOr<std::map<std::string, TensorRef>> TensorsOfCheckpoint(const SafetensorsFile& file);
 
 // The newest model of a run's folder, or the model of a file: a model's, a checkpoint, or what a
 // run has trained (trained.safetensors). Frozen tensors that the file lacks are those of `base`; if

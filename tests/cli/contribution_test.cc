@@ -152,12 +152,19 @@ TEST(Contribution, StopsAtALineThatIsTorn) {
 }
 
 // A file may be anybody's.
-TEST(Contribution, StopsAtALineWhoseClientsAreNoNumbers) {
+TEST(Contribution, RefusesALineThatIsNoneOfARun) {
+  const TemporaryFolder folder;
+  const auto why = [&](const std::string& text) {
+    folder.Write("contributions.jsonl", text);
+    return std::string(ReadContributions(folder.path()).status().message());
+  };
   for (const char* clients : {R"(["3"])", "[-3]", "[3.5]", "[{}]", "[null]"}) {
     const std::string line = std::string(R"({"round":6,"client":)") + clients + "}\n";
-    EXPECT_EQ(Read(kLines + line).size(), 3u) << clients;
-    EXPECT_TRUE(Read(line + kLines).empty()) << clients;
+    EXPECT_THAT(why(kLines + line), HasSubstr("contributions.jsonl:3 is no line")) << clients;
+    EXPECT_THAT(why(line + kLines), HasSubstr("contributions.jsonl:1 is no line")) << clients;
   }
+  const std::string torn = absl::StrCat(R"({"round":1,"client":[3)", "\n", kLines);
+  EXPECT_THAT(why(torn), HasSubstr("contributions.jsonl:1 is no line"));
 }
 
 TEST(Contribution, NamesTheKeyWhereARunHasNone) {

@@ -70,6 +70,49 @@ TEST(Report, HasTheCurvesOfARun) {
   EXPECT_TRUE(run["time"].is_null());
 }
 
+// A run that has diverged must not be shown with its last finite values.
+TEST(Report, ANumberThatIsNotDefinedHasAPlaceWithoutAValue) {
+  const TemporaryFolder folder;
+  WriteRun(folder / "run", "diverged",
+           "{\"round\":1,\"test_loss\":2.5}\n{\"round\":2,\"test_loss\":null}\n");
+  const Json curve = DataOf({folder / "run"})["runs"][0]["curves"]["test_loss"];
+  EXPECT_EQ(curve["x"], Json({1, 2}));
+  EXPECT_EQ(curve["y"], Json({2.5, nullptr}));
+}
+
+TEST(Report, OnlyALastLineWithoutItsEndIsSkipped) {
+  const TemporaryFolder folder;
+  const auto why = [&](const std::string& file, const std::string& text) {
+    EXPECT_TRUE(AtomicWriteFile(folder / "run/" + file, text).ok());
+    return std::string(ReportData({folder / "run"}).status().message());
+  };
+  WriteRun(folder / "run", "torn", kTwoRounds);
+  EXPECT_EQ(why("clients.jsonl", "{\"round\":1,\"client\":7,\"accuracy\":0.1}\n{\"rou"), "");
+  EXPECT_THAT(why("clients.jsonl", "{}\n{\"rou{\"round\":2}\n"),
+              HasSubstr("run/clients.jsonl:2 is not a JSON object"));
+  EXPECT_EQ(why("clients.jsonl", ""), "");
+  EXPECT_THAT(why("metrics.jsonl", "{\"round\":1}\n{\"round\":2,{\"round\":3}\n{\"round\":4}\n"),
+              HasSubstr("run/metrics.jsonl:2 is not a JSON object"));
+}
+
+// JavaScript would read 9007199254740993 as ...992.
+TEST(Report, WholeNumbersThatAScriptWouldRoundAreTexts) {
+  const TemporaryFolder folder;
+  WriteRun(folder / "a", "a", kTwoRounds, 9007199254740993);
+  WriteRun(folder / "b", "b", kTwoRounds, 7);
+  const Json summary = {{"name", "a"},
+                        {"algorithm", "fedavg"},
+                        {"settings", {{"partition.seed", uint64_t{18446744073709551615u}}}},
+                        {"seed", uint64_t{9007199254740993}},
+                        {"end", "finished"},
+                        {"rounds", 2}};
+  ASSERT_TRUE(AtomicWriteFile(folder / "a/summary.json", summary.dump()).ok());
+  const Json runs = DataOf({folder / "a", folder / "b"})["runs"];
+  EXPECT_EQ(runs[0]["seed"], "9007199254740993");
+  EXPECT_EQ(runs[0]["settings"]["partition.seed"], "18446744073709551615");
+  EXPECT_EQ(runs[1]["seed"], 7);
+}
+
 TEST(Report, ANameIsTextWhateverItSays) {
   const TemporaryFolder folder;
   const std::string name = "</script><script>alert(1)</script><!--";

@@ -63,6 +63,13 @@ TEST(RunPaths, NamesTheRunsOfARepeatWhoseFoldersCannotBeRead) {
   EXPECT_THAT(UnreadableRuns({folder / "x-seed1"}), IsEmpty());
 }
 
+TEST(RunPaths, AFolderIsNoRepeatWhateverItsName) {
+  const testing_support::TemporaryFolder folder;
+  folder.Write("x.json/summary.json", "{}");
+  EXPECT_THAT(*RunFolders({folder / "x.json", folder / "x.json/"}), ElementsAre(folder / "x.json"));
+  EXPECT_FALSE(RunFolders({folder / "y.json"}).ok()) << "a file that is not there";
+}
+
 TEST(RunPaths, SaysWhereAllFoldersOfARepeatAreGone) {
   const testing_support::TemporaryFolder folder;
   folder.Write("x-repeat.json", R"({"runs": [{"folder": "x-seed1", "end": "finished"}]})");

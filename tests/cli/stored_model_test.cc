@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "core/vector.h"
 #include "server/checkpoint.h"
@@ -151,6 +152,25 @@ TEST_F(StoredModelTest, OfAnEarlierReleaseIsWholeInItsCheckpoint) {
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(ValueOf(*model, "0.weight"), 3);
   EXPECT_EQ(ValueOf(*model, "1.weight"), 4);
+}
+
+// Views of elements of four bytes would reach far beyond a vector of bytes.
+TEST_F(StoredModelTest, RefusesACheckpointOfAnotherDtype) {
+  const std::vector<std::byte> bytes(4096);
+  const std::string path = folder_ / "checkpoints/round-00000009.safetensors";
+  for (const auto& [dtype, width] : {std::pair("U8", 1), {"F16", 2}, {"I64", 8}}) {
+    const uint64_t all = bytes.size() / static_cast<uint64_t>(width);
+    const std::string about = absl::StrCat(R"({"tensors": [["0.weight", )", all - 1, ", [1]]]}");
+    ASSERT_TRUE(WriteSafetensors(path, {{"model", dtype, {all}, bytes}}, {{"macaw", about}}).ok());
+    for (const std::string& opened : {path, folder_.path()})
+      EXPECT_THAT(Error(opened), HasSubstr(absl::StrCat(R"("model" is )", dtype, ", and")));
+  }
+}
+
+TEST_F(StoredModelTest, SaysWhyAPathCannotBeSeen) {
+  const std::string loop = folder_ / "loop";
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_THAT(Error(loop), AllOf(HasSubstr(loop), HasSubstr("Too many levels")));
 }
 
 TEST_F(StoredModelTest, SaysWhatIsNoModel) {

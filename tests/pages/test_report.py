@@ -71,6 +71,17 @@ class Report(PageTest):
         macaw("report", *runs, "--out", page)
         return page
 
+    def written(self, name: str, rows: list[dict[str, float | None]], seed: int) -> Path:
+        """A folder as a run leaves it that ended with the last of these rows."""
+        folder = self.folder / name
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        summary = {"name": name, "algorithm": "fedavg", "settings": {}, "seed": seed}
+        summary |= {"end": "finished", "rounds": int(rows[-1]["round"] or 0)}
+        (folder / "config.toml").write_text("[run]\n")
+        (folder / "summary.json").write_text(json.dumps(summary))
+        return folder
+
     def test_the_check_finds_what_is_wrong(self) -> None:
         page = self.folder / "wrong.html"
         page.write_text(
@@ -174,6 +185,71 @@ class Report(PageTest):
         self.assertIn("2 seeds", mean["name"])
         self.browser.run(CHOOSE % "rounds")
         self.assertEqual(["round", "round"], self.browser.run(LABELS))
+
+    def test_a_mean_over_seeds_ends_with_the_shortest_run(self) -> None:
+        def rows(last: int, loss: float) -> list[dict[str, float | None]]:
+            values = {"clients_test_accuracy_mean": 0.5, "clients_test_clients": 4.0}
+            shares = ("worst10", "p10", "p50", "p90", "std", "gini")
+            values |= {f"clients_test_accuracy_{share}": 0.5 for share in shares}
+            return [{"round": k, "loss": loss - k, **values} for k in range(2, last + 1, 2)]
+
+        ends = ((20, 100.0), (20, 102.0), (26, 200.0))
+        runs = [self.written(f"end{k}", rows(*end), k) for k, end in enumerate(ends)]
+        for _ in self.in_each_width(self.report(*runs)):
+            mean = self.browser.run("curvesOf('loss', 'rounds')[0]")
+            self.assertEqual(list(range(2, 21, 2)), mean["x"])
+            self.assertEqual([134 - x for x in mean["x"]], mean["y"])
+            head, row = self.browser.run(TABLE % "#clients > .table:nth-of-type(1)")
+            self.assertEqual("20, 26", dict(zip(head, row, strict=True))["after round"])
+
+    def test_a_mean_over_seeds_that_are_thinned_differently_is_smooth(self) -> None:
+        def rows(last: int, loss: float) -> list[dict[str, float | None]]:
+            return [{"round": k, "loss": loss - k} for k in range(1, last + 1)]
+
+        ends = ((2500, 5000.0), (4500, 7000.0))
+        runs = [self.written(f"thin{k}", rows(*end), k) for k, end in enumerate(ends)]
+        self.browser.open(self.report(*runs), 1280)
+        steps = self.browser.run("runs.map((run) => run.curves.loss.x[1] - run.curves.loss.x[0])")
+        self.assertEqual([2, 3], steps)
+        mean = self.browser.run("curvesOf('loss', 'rounds')[0]")
+        self.assertEqual((3, 2500), (mean["x"][0], mean["x"][-1]))
+        for x, y in zip(mean["x"], mean["y"], strict=True):
+            self.assertAlmostEqual(6000 - x, y)
+
+    def test_a_diverged_seed_has_no_mean_and_no_result(self) -> None:
+        def rows(*losses: float | None) -> list[dict[str, float | None]]:
+            nothing = {"train_accuracy": None}
+            return [{"round": k, "test_loss": loss, **nothing} for k, loss in enumerate(losses, 1)]
+
+        runs = [self.written("good", rows(3.0, 2.0, 1.0, 0.5), 1)]
+        runs += [self.written("bad", rows(5.0, 4.0, None, None), 2)]
+        runs += [self.written("worse", rows(None, None, None, None), 3)]
+        for _ in self.in_each_width(self.report(*runs[:2])):
+            mean = self.browser.run("curvesOf('test_loss', 'rounds')[0]")
+            self.assertEqual([1, 2, 3, 4], mean["x"])
+            self.assertEqual([4, 3, None, None], mean["y"])
+            self.assertEqual(["test_loss"], self.browser.run("metrics"))
+            self.assertTrue(self.browser.run(LEGEND)[0][0].endswith("–"))
+            head, row = self.browser.run(TABLE % "#runs")
+            self.assertEqual("–", dict(zip(head, row, strict=True))["test loss"])
+            self.browser.run("document.getElementById('merge').click()")
+            self.browser.settle()
+            _, good, bad = self.browser.run(TABLE % "#runs")
+            self.assertIn("0.5", good)
+            self.assertFalse({"4", "5"} & set(bad), bad)
+        for _ in self.in_each_width(self.report(runs[2], *runs[:2])):
+            mean = self.browser.run("curvesOf('test_loss', 'rounds')[0]")
+            self.assertEqual([None] * 4, mean["y"])
+
+    def test_seeds_have_all_their_digits(self) -> None:
+        seeds = (2**53 + 1, 2**53 + 2, 2**53 + 3, 2**64 - 1, 7)
+        rows: list[dict[str, float | None]] = [{"round": 1, "test_loss": 0.5}]
+        runs = [self.written(f"seed{k}", rows, seed) for k, seed in enumerate(seeds)]
+        self.browser.open(self.report(*runs), 1280)
+        self.check("large seeds")
+        head, row = self.browser.run(TABLE % "#runs")
+        shown = "7, 9007199254740993 to 9007199254740995, 18446744073709551615"
+        self.assertEqual(shown, dict(zip(head, row, strict=True))["seeds"])
 
     def test_three_runs_are_named_by_what_differs(self) -> None:
         prox = ["algorithm.name=fedprox", "algorithm.fedprox.mu=0.5"]

@@ -30,10 +30,11 @@ const words = (metric) => metric.replaceAll("_", " ");
 const bytes = (b) => `${number(b / 1e6, 3)} MB`;
 const many = (n, one) => `${number(n)} ${one}${n === 1 ? "" : "s"}`;
 
-// The mean and the deviation (n − 1) of the values that are there; one value has no deviation.
+// The mean and the deviation (n − 1) of the values that are there; one value has no deviation. A null
+// is a value that is no number, as of a run that has diverged, and there is no mean with it.
 function estimate(values) {
   const there = values.filter((v) => typeof v === "number");
-  if (there.length === 0) return {n: 0, mean: undefined, std: null};
+  if (there.length === 0 || values.includes(null)) return {n: 0, mean: undefined, std: null};
   const mean = there.reduce((a, b) => a + b) / there.length;
   const equal = there.every((v) => v === there[0]), square = equal ? 0 : there.reduce((a, v) => a + (v - mean) ** 2, 0);
   const std = there.length < 2 ? null : Math.sqrt(square / (there.length - 1));

@@ -25,10 +25,10 @@ function statisticsOf(prefix, rows) {
   if (with_them.length === 0) return null;
   const lines = with_them.map((entry) => {
     const members = entry.runs.map((i) => runs[i]).filter((run) => run.curves[column("mean")]);
-    const of = (name) => members.map((run) => last(run, column(name))), x = members[0].curves[column("mean")].x;
+    const of = (name) => members.map((run) => last(run, column(name))), ends = members.map((run) => run.curves[column("mean")].x.at(-1));
     const means = Object.fromEntries(STATISTICS.map((name) => [name, estimate(of(name)).mean]));
-    return [[swatch(entry.colour), entry.name], number(x[x.length - 1]), number(estimate(members.map((run) => last(run, prefix === "train_client_" ? "clients" : `${prefix}clients`))).mean),
-      [spreadBar(means, entry.colour)], ...STATISTICS.map((name) => name === "mean" ? estimated(of(name)) : number(means[name]))];
+    return [[swatch(entry.colour), entry.name], [...new Set(ends)].map((round) => number(round)).join(", "), number(estimate(members.map((run) => last(run, prefix === "train_client_" ? "clients" : `${prefix}clients`))).mean),
+      STATISTICS.every((name) => means[name] !== undefined) ? [spreadBar(means, entry.colour)] : "–", ...STATISTICS.map((name) => name === "mean" ? estimated(of(name)) : number(means[name]))];
   });
   const columns = [{name: "run"}, {name: "after round", n: true}, {name: "clients", n: true}, {name: "0 to 1", title: "bar: 10 % to 90 % of the clients; line: median; dot: mean of the worst tenth"},
     ...STATISTICS.map((name) => ({name: STATISTIC_NAMES[name], n: true}))];

@@ -54,11 +54,11 @@ function entries() {
 // The keys that differ, but for the algorithm, which has a column anyway.
 const keysThatDiffer = () => differs.rows.map((row) => row.key).filter((key) => key !== "algorithm.name");
 
-// "1 to 3, 7": of seeds.
+// "1 to 3, 7": of seeds, of which those that are larger than a number can be are texts.
 function seedsText(seeds) {
-  const sorted = [...seeds].sort((a, b) => a - b), parts = [];
+  const sorted = seeds.map(BigInt).sort((a, b) => a < b ? -1 : a > b ? 1 : 0), parts = [];
   for (let first = 0, next; first < sorted.length; first = next) {
-    for (next = first + 1; next < sorted.length && sorted[next] === sorted[next - 1] + 1;) ++next;
+    for (next = first + 1; next < sorted.length && sorted[next] === sorted[next - 1] + 1n;) ++next;
     parts.push(...(next - first > 2 ? [`${sorted[first]} to ${sorted[next - 1]}`] : sorted.slice(first, next)));
   }
   return parts.join(", ");

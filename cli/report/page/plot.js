@@ -83,21 +83,23 @@ function plot(start) {
     for (const c of curves) svg.append(...shapesOf(c, X, Y));
     const cross = make("line", {y1: T, y2: H - B, class: "cross", visibility: "hidden"});
     svg.append(cross);
-    scale = {curves, X, right, unit, whole: axis === "rounds", cross, left: (px) => (px - L) / (W - L - R) * right};
+    // Which of the curves before it lies under each: they are compared once, and not with each move.
+    const texts = curves.map((c) => JSON.stringify([c.x, c.y])), under = texts.map((text) => texts.indexOf(text));
+    scale = {curves, under, X, right, unit, whole: axis === "rounds", cross, left: (px) => (px - L) / (W - L - R) * right};
     show(cursor === null ? right : Math.min(cursor, right), cursor !== null);
     if (table.open) tabulate();
   }
 
   function shapesOf(c, X, Y) {
-    const shapes = [];
+    const shapes = [], parts = [], at = (k, v) => `${X(c.x[k]).toFixed(1)},${Y(v).toFixed(1)}`;
+    c.y.forEach((y, k) => { if (y === null) return; if (k === 0 || c.y[k - 1] === null) parts.push([]); parts[parts.length - 1].push(k); });
     if (c.low) {
-      const edge = (values) => c.x.map((x, k) => [x, values[k] === null ? c.y[k] : values[k]]).filter(([, v]) => v !== null).map(([x, v]) => `${X(x).toFixed(1)},${Y(v).toFixed(1)}`);
-      shapes.push(make("path", {d: `M${edge(c.high).join("L")}L${edge(c.low).reverse().join("L")}Z`, class: "band", fill: colour(c.colour)}));
+      const edge = (part, values) => part.map((k) => at(k, values[k] === null ? c.y[k] : values[k]));
+      const bands = parts.map((part) => `M${edge(part, c.high).join("L")}L${edge(part, c.low).reverse().join("L")}Z`);
+      shapes.push(make("path", {d: bands.join(""), class: "band", fill: colour(c.colour)}));
     }
-    let path = "", pen = "M";
-    c.x.forEach((x, k) => { if (c.y[k] === null) { pen = "M"; return; } path += `${pen}${X(x).toFixed(1)},${Y(c.y[k]).toFixed(1)}`; pen = "L"; });
-    if (c.x.length === 1) path += "h4";
-    shapes.push(make("path", {d: path, class: "line", stroke: colour(c.colour), "stroke-dasharray": dash(c.colour)}));
+    const lines = parts.map((part) => `M${part.map((k) => at(k, c.y[k])).join("L")}${part.length === 1 ? "h4" : ""}`);
+    shapes.push(make("path", {d: lines.join(""), class: "line", stroke: colour(c.colour), "stroke-dasharray": dash(c.colour)}));
     return shapes;
   }
 
@@ -109,11 +111,10 @@ function plot(start) {
     if (!scale) return;
     scale.cross.setAttribute("visibility", crossed ? "visible" : "hidden");
     scale.cross.setAttribute("x1", scale.X(at_place)); scale.cross.setAttribute("x2", scale.X(at_place));
-    const text = scale.curves.map((c) => JSON.stringify([c.x, c.y]));
     values.replaceChildren(make("span", {class: "soft"}, placeText(at_place)), ...scale.curves.map((c, at) => {
       let k = -1;
       for (let a = 0, b = c.x.length - 1; a <= b;) { const m = (a + b) >> 1; if (c.x[m] <= at_place) { k = m; a = m + 1; } else b = m - 1; }
-      const spread = k >= 0 && c.low && c.high[k] !== null ? ` ± ${number(c.high[k] - c.y[k], 2)}` : "", under = text.indexOf(text[at]);
+      const spread = k >= 0 && c.low && c.high[k] !== null ? ` ± ${number(c.high[k] - c.y[k], 2)}` : "", under = scale.under[at];
       return make("span", {}, swatch(c.colour), `${c.name} `, make("b", {}, (k < 0 ? "–" : number(c.y[k])) + spread), under < at ? make("span", {class: "soft"}, `, the curve of ${scale.curves[under].name}`) : null);
     }));
   }

@@ -1,7 +1,9 @@
 // Takes what the page shows, the first time and, on a live page, each time that it has changed.
 function update(data) {
   ({runs, version, differs} = data);
-  metrics = [...new Set(runs.flatMap((run) => Object.keys(run.curves)))].sort();
+  // A column without a single number (a program may report no accuracy) is nothing to choose.
+  const has = (run) => Object.keys(run.curves).filter((metric) => run.curves[metric].y.some((v) => v !== null));
+  metrics = [...new Set(runs.flatMap(has))].sort();
   usual = ["val_accuracy", "test_accuracy", "clients_val_accuracy", "clients_test_accuracy", "val_loss", "test_loss", "train_accuracy", "train_loss"].filter((m) => metrics.includes(m));
   makeGroups();
   const title = runs.length === 1 ? runs[0].label : several() ? `${many(groups.length, "configuration")}, ${many(runs.length, "run")}` : many(runs.length, "run");
