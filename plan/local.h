@@ -17,7 +17,7 @@ struct Schedule {
   uint32_t every = 1;
   uint32_t rounds = 0;  // of a cosine, warm-up included
   double floor = 0.0;
-  uint32_t warmup_rounds = 0;  // linear from 1/(n+1) to 1 over the first n rounds
+  uint32_t warmup_rounds = 0;  // n: round r of the first n has r/(n+1) of the rate
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

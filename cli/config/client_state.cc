@@ -48,9 +48,10 @@ absl::Status CheckStateStore(const Config& config, Start start) {
   const std::string& name = config.run.algorithm.name;
   if (start == Start::kResumed) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the clients' states of ", name,
-                     " were kept in memory (state.store) and ended with the run's processes: it "
-                     "cannot be resumed"));
+        absl::StrCat("state.store = \"memory\" keeps the clients' states of ", name,
+                     " in memory, and they end with the worker's process: such a run cannot be "
+                     "resumed. One that has its states elsewhere goes on with the state.store that "
+                     "it has"));
   }
   if (config.node.workers.processes == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(

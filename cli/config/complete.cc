@@ -119,13 +119,15 @@ void FollowTheRunsSeed(const GivenKeys& given, Config& config) {
 
 absl::StatusOr<Config> CompleteConfig(const GivenKeys& given, const Place& file,
                                       const algorithms::Registry& registry, Config config) {
-  const Schedule& schedule = config.run.local.lr_schedule;
+  Schedule& schedule = config.run.local.lr_schedule;
   if ((schedule.kind == "step" || schedule.kind == "exponential") &&
       !given.keys.contains("local.lr_schedule.gamma")) {
     return At(given.places.at("local.lr_schedule.kind"),
               absl::StrCat("a schedule of kind \"", schedule.kind,
                            "\" needs local.lr_schedule.gamma: what the rate is multiplied by"));
   }
+  // A run that goes on for more rounds keeps its schedule.
+  if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
   // Adam's step is about as long as the rate, whatever the gradient.
   LocalConfig& local = config.run.local;
   if (local.optimizer != "sgd" && !given.keys.contains("local.lr")) local.lr = kAdamsRate;

@@ -16,7 +16,7 @@ std::vector<std::string> TypesOf(const Field& field);
 // languages make their types and their documentation from it (python/generate.py).
 //   version     of the program
 //   keys        key, types, default (absent: none that is fixed), help, expected, choices,
-//               instead_of (keys that say the same thing), role, path, seed
+//               instead_of (keys that say the same thing), role, path, seed, needs
 //   algorithms  name, summary, paper, formula, remarks, parameters (name, type, default, help,
 //               expected, choices)
 //   partitions  name, help

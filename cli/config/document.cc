@@ -67,7 +67,14 @@ absl::StatusOr<std::optional<Value>> Lookup(const Document& document,
                                             const std::vector<Override>& overrides,
                                             const std::string& key) {
   for (auto override = overrides.rbegin(); override != overrides.rend(); ++override) {
-    if (override->key == key) return ParseTomlValue(override->value, Place{override->place});
+    absl::string_view rest = key;
+    const bool is_table = absl::ConsumePrefix(&rest, override->key + ".");
+    if (!is_table && override->key != key) continue;
+    MACAW_ASSIGN_OR_RETURN(Value value, ParseTomlValue(override->value, Place{override->place}));
+    if (!is_table) return value;
+    const Table* const table = value.As<Table>();  // such as --set data={source="csv"}
+    const Value* const inner = table == nullptr ? nullptr : Find(*table, rest);
+    if (inner != nullptr) return *inner;
   }
   const Value* const found = Find(document.content, key);
   return found == nullptr ? std::nullopt : std::optional<Value>(*found);

@@ -100,7 +100,10 @@ std::string InputDigests::Json(const Config& config) {
     const std::optional<settings::Value> value = field.Shown(config);
     if (!value.has_value()) continue;
     std::string digests;
-    for (const std::string& path : PathsIn(*value)) digests += path.empty() ? "" : Of(path);
+    for (const std::string& path : PathsIn(*value)) {
+      const bool is_file = !path.empty() && !settings::Contains(field.choices, path);
+      digests += is_file ? Of(path) : "";
+    }
     if (!digests.empty()) inputs[field.key] = digests;
   }
   return inputs.dump();

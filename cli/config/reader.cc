@@ -149,8 +149,6 @@ class Reader {
   absl::Status ReadOverride(const Override& override) {
     folder_ = override.folder.empty() ? std::filesystem::current_path().string() : override.folder;
     MACAW_ASSIGN_OR_RETURN(Value value, ParseTomlValue(override.value, Place{override.place}));
-    // If a key takes words only, an override that looks like another type is still a word (--set
-    // run.name=7).
     if (!overridden_.insert(override.key).second) {
       // An earlier override of the key is taken back, and with it the effect of others. What that
       // override took from the document does not come back.
@@ -166,16 +164,18 @@ class Reader {
     if (field == by_path_.end()) return ReadEntry(override.key, value);
     // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).
-    if (field->second->expected == "a string" && value.As<std::string>() == nullptr)
-      value.data = override.value;
+    const bool is_text = field->second->expected == "a string" || field->second->is_path;
+    if (is_text && value.As<std::string>() == nullptr) value.data = override.value;
     return ReadEntry(override.key, value);
   }
 
+  // Leaves out what has had an effect, and lost it to an override.
   void LeaveOutTaken() {
     for (const std::string& key : std::set<std::string>(given_)) {
+      if (overridden_.contains(key) || !effective_.contains(key)) continue;
       const Field& field = *by_path_.at(key);
-      const IdleKey idle{key, WhyIdle(field, config_, registry_)};
-      if (overridden_.contains(key) || idle.why.empty() || AsksForNothing(field, config_)) continue;
+      const IdleKey idle{key, WhyIdle(field, SoFar(), registry_)};
+      if (idle.why.empty() || AsksForNothing(field, config_)) continue;
       config_.idle.push_back(idle);
       Forget(key);
     }
@@ -340,10 +340,12 @@ absl::StatusOr<sdk::Catalogue> LoadCatalogue(const Document& document,
                                              const std::vector<Override>& overrides) {
   MACAW_ASSIGN_OR_RETURN(const std::optional<Value> given, Lookup(document, overrides, "plugins"));
   if (!given.has_value()) return sdk::LoadAll({});
-  const bool overridden = std::ranges::any_of(
-      overrides, [](const Override& override) { return override.key == "plugins"; });
-  const std::filesystem::path folder =
-      overridden ? std::filesystem::current_path() : std::filesystem::path(document.folder);
+  const auto last =
+      std::find_if(overrides.rbegin(), overrides.rend(),
+                   [](const Override& override) { return override.key == "plugins"; });
+  std::filesystem::path folder = document.folder;
+  if (last != overrides.rend())
+    folder = last->folder.empty() ? std::filesystem::current_path().string() : last->folder;
   const absl::Status refused =
       At(given->place, absl::StrCat("plugins must be a list of paths, found ", Describe(*given)));
   const Array* const items = given->As<Array>();

@@ -404,8 +404,6 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
   MACAW_RETURN_IF_ERROR(ResolveClassNames(config, info));
   MACAW_RETURN_IF_ERROR(ResolveCohort(config, info, drawable));
   MACAW_RETURN_IF_ERROR(ReadDevices(config).status());
-  Schedule& schedule = config.run.local.lr_schedule;
-  if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
   return absl::OkStatus();
 }
 

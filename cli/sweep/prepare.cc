@@ -72,12 +72,6 @@ std::string IdentityOf(Config config) {
   return EffectiveToml(config);
 }
 
-// What a run of so many rounds would fill in, so that a run that is continued to them is the same.
-void FixSchedule(Config& config) {
-  Schedule& schedule = config.run.local.lr_schedule;
-  if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
-}
-
 class Preparation {
  public:
   Preparation(const SweepFile& file, const sdk::Catalogue& catalogue,
@@ -326,7 +320,6 @@ class Preparation {
       job.seed = seed;
       if (!file_.is_repeat) whole.run.name = absl::StrCat(whole.run.name, "-", job.name);
       whole.node.server.out = "";
-      if (!sweep_.plan.rungs.empty()) FixSchedule(whole);
       job.config = EffectiveToml(whole);
       if (seed == seeds.front()) MACAW_RETURN_IF_ERROR(Check(place, job, seeded));
       const absl::Status file = AddSeedFile(whole, job, configuration.inputs);
