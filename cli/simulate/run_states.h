@@ -34,8 +34,8 @@ enum class Use : uint8_t { kRead, kChange, kHeld };
 // Refuses a folder without a run, without a checkpoint or without states, and says which.
 absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use = Use::kRead);
 
-// The space that the states of a finished run take, and where: "1.2 GB in runs/x/state". Empty if
-// the states ended with the processes.
+// The space that the states of a finished run take, and where: "1.2 GB in runs/x/state/", or "in
+// runs/x/state/ and runs/x/owners/". Empty if the states ended with the processes.
 absl::StatusOr<std::string> RoomOfStates(const Config& config, const std::string& run);
 
 // For state.keep = false: deletes the states of a finished run, wherever they are, and leaves a
