@@ -355,6 +355,10 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     MACAW_RETURN_IF_ERROR(CheckBeginsAgain(options));
     TellThatItBegins(options);
   }
+  if (inside.has_value() && !inside->recovery.reset_states.empty()) {
+    engine.reset_states = inside->recovery.reset_states;
+    for (const ClientId client : engine.reset_states) engine.versions.Clear(client);
+  }
   TakeOrders(options, KnownEndOf(checkpoint, inside.has_value() ? &inside->recovery : nullptr),
              engine);
   const Round completed = inside.has_value() ? inside->recovery.completed : Round(engine.completed);

@@ -36,11 +36,12 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
   command->add_option("--set", options->set, "Change a key: section.key=value (as often as needed)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  command->add_option("--out", options->out,
-                      "The run's folder (default: run.out, or runs/<name>, -2, -3, ...)");
+  CLI::Option* out = command->add_option(
+      "--out", options->out, "The run's folder (default: run.out, or runs/<name>, -2, -3, ...)");
   CLI::Option* resume =
       command->add_option("--resume", options->resume, "Go on with the run in this folder")
-          ->excludes(config);
+          ->excludes(config)
+          ->excludes(out);
   AddShortForms(*command, *options);
   CLI::Option* repeat =
       command
@@ -59,7 +60,8 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
       ->type_name("CLIENT")
       ->allow_extra_args(false)
       ->needs(resume);
-  command->add_flag("--force", options->force, "Replace a run that is in the folder already");
+  command->add_flag("--force", options->force, "Replace a run that is in the folder already")
+      ->excludes(resume);
   command->add_flag("--tcp", options->tcp,
                     "TCP loopback between server and workers, not a Unix socket");
   command->add_flag("--trace", options->trace,

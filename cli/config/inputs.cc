@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "cli/config/resolve.h"
 #include "core/digest.h"
 #include "core/files.h"
 
@@ -68,6 +69,20 @@ std::vector<std::string> PathsIn(const settings::Value& value) {
 }
 
 }  // namespace
+
+std::vector<NamedInput> InputsOf(const Config& config) {
+  std::vector<NamedInput> inputs;
+  for (const Field& field : AllFields()) {
+    if (!field.is_path || field.key == "run.out" || field.key == "state.path") continue;
+    const std::optional<settings::Value> value = field.Shown(config);
+    if (!value.has_value()) continue;
+    for (const std::string& path : PathsIn(*value)) {
+      if (path.empty() || settings::Contains(field.choices, path)) continue;
+      inputs.push_back({field.key, field.key == "model.init" ? InitFileOf(config) : path});
+    }
+  }
+  return inputs;
+}
 
 std::string DigestOfInput(const std::string& path) {
   std::error_code error;

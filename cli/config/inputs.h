@@ -2,10 +2,19 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "cli/config/config.h"
 
 namespace macaw::cli {
+
+// A file or folder, and the key that names it.
+struct NamedInput {
+  std::string key, path;
+};
+
+// What a run of this configuration reads while it goes. Its folder and its states are its own.
+std::vector<NamedInput> InputsOf(const Config& config);
 
 // Digests of the files and folders that decide a result, so that two files of one name can be told
 // apart on any machine. One thread.

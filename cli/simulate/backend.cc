@@ -8,6 +8,7 @@
 #include "cli/config/key_error.h"
 #include "cli/config/resolve.h"
 #include "cli/process/programs.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "training/api/round_local.h"
 #include "training/backends.h"
@@ -82,6 +83,15 @@ absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
     return CheckOnlyTrains(config, spec, algorithms);
   if (setup.backend.name != training::kCudaBackend) return absl::OkStatus();
   return backends.ProfileOf(setup).status();  // whether there are such GPUs
+}
+
+absl::Status CheckWorkers(const Config& config) {
+  const uint32_t wanted = config.node.server.workers;
+  const uint32_t started = config.node.workers.processes + config.node.workers.owners;
+  if (wanted <= started) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("server.workers = ", wanted, ", but only ", Counted(started, "worker"),
+                   " would be started (workers.processes, workers.owners): no round would begin"));
 }
 
 uint32_t SlotsHere(const Config& config) {

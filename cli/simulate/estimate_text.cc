@@ -3,39 +3,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/simulate/estimate.h"
+#include "cli/simulate/figures.h"
 #include "core/spelling.h"
 
 namespace macaw::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// "12,345": a whole number.
-std::string CountText(double number) {
-  std::string text = absl::StrFormat("%.0f", number);
-  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<size_t>(at), 1, ',');
-  return text;
-}
-
-// "12 bytes", "31.4 kB", "15.7 MB": of a thousand each.
-std::string SizeText(double bytes) {
-  if (bytes < 1000) return absl::StrFormat("%.0f bytes", bytes);
-  for (const char* unit : {"kB", "MB", "GB", "TB"}) {
-    bytes /= 1000;
-    if (bytes < 999.5) return absl::StrFormat("%.3g %s", bytes, unit);
-  }
-  return absl::StrFormat("%.0f PB", bytes / 1000);
-}
-
-// "4.1 ms", "0.21 s", "12 s", "3.5 min", "2.1 h", "48 days"
-std::string DurationText(double seconds) {
-  if (seconds < 0.1) return absl::StrFormat("%.2g ms", seconds * 1e3);
-  if (seconds < 120) return absl::StrFormat("%.2g s", seconds);
-  if (seconds < 7200) return absl::StrFormat("%.3g min", seconds / 60);
-  if (seconds < 48 * 3600) return absl::StrFormat("%.3g h", seconds / 3600);
-  return absl::StrFormat("%.0f days", seconds / 86400);
-}
 
 std::string RoundsText(const CostEstimate& estimate) {
   std::string text =
@@ -56,8 +30,11 @@ std::string RoundsText(const CostEstimate& estimate) {
 }
 
 std::string StepsText(const CostEstimate& estimate) {
-  const std::string text = absl::StrFormat("%s in all, %.4g a turn", CountText(estimate.steps),
-                                           estimate.steps / std::max(estimate.work.turns, 1.0));
+  const double a_turn = estimate.steps / std::max(estimate.work.turns, 1.0);
+  // "%.4g" has an exponent from 9999.5 on.
+  const std::string text = absl::StrCat(
+      CountText(estimate.steps), " in all, ",
+      a_turn < 9999.5 ? absl::StrFormat("%.4g", a_turn) : CountText(a_turn), " a turn");
   if (estimate.own_steps || estimate.work.turns == 0) return text;
   return absl::StrFormat("%s (by the plan %d to %d)", text, estimate.work.least_steps,
                          estimate.work.most_steps);
@@ -118,15 +95,13 @@ std::string TimeText(const CostEstimate& estimate) {
                       DurationText(*seconds.evaluation));
 }
 
-// Hours, but for a run of some minutes.
 std::string VirtualText(const CostEstimate& estimate) {
   const PlannedWork& work = estimate.work;
   const double seconds = *estimate.virtual_seconds;
-  return absl::StrCat(
-      "about ", seconds < 360 ? DurationText(seconds) : absl::StrFormat("%.3g h", seconds / 3600),
-      " on the clients' devices, ", DurationText(seconds / std::max(estimate.rounds, 1U)),
-      " a round (from ", work.exact() ? "all" : CountText(work.drawn),
-      work.exact() ? " rounds)" : " of the rounds)");
+  return absl::StrCat("about ", DurationText(seconds), " on the clients' devices, ",
+                      DurationText(seconds / std::max(estimate.rounds, 1U)), " a round (from ",
+                      work.exact() ? "all" : CountText(work.drawn),
+                      work.exact() ? " rounds)" : " of the rounds)");
 }
 
 std::string BasisText(const CostEstimate::Basis& basis) {

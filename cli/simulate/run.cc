@@ -129,8 +129,10 @@ struct Commands {
       spec.argv.insert(spec.argv.end(), {"--without", absl::StrCat(client)});
     for (const uint32_t round : options.evaluate_after)
       spec.argv.insert(spec.argv.end(), {"--evaluate-after", absl::StrCat(round)});
+    // A server that has listened has put them into its log, where the next one finds them.
     for (const uint64_t client : options.state_reset) {
-      if (!start.again) spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
+      if (start.address.empty())
+        spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
     }
     return spec;
   }

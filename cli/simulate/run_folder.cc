@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -21,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr absl::string_view kBaseFile = "base.safetensors";
+constexpr char kBaseFile[] = "base.safetensors";
 
 // Everything that a run writes into its folder.
 constexpr const char* kRunFiles[] = {"config.toml",
@@ -51,6 +53,7 @@ constexpr const char* kRunFiles[] = {"config.toml",
                                      "model-init.safetensors",
                                      "address",
                                      "authority-path",
+                                     "journal",
                                      "run-id",
                                      "config.toml.next",
                                      "node.toml",
@@ -67,16 +70,70 @@ constexpr const char* kRunFiles[] = {"config.toml",
 
 constexpr char kLockFile[] = ".lock";
 
+// Whether a run has begun there. Others may have a config.toml, or a node.toml, too: a server's
+// first files show it, or the first line of what its workers read.
+bool HoldsRun(const std::string& path) {
+  if (FileExists(path + "/run-id") || FileExists(path + "/rounds.log"))
+    return FileExists(path + "/config.toml");
+  std::ifstream file(path + "/node.toml");
+  std::string line;
+  return std::getline(file, line) && line == kNodeFileHeading;
+}
+
+// A user may have a base.safetensors of their own, which a run does not replace.
+bool IsOfRun(const fs::path& file) {
+  return file.filename() != kBaseFile || server::IsKeptBase(file.string());
+}
+
+// In a folder that holds no run: a file of the user's, or a folder with something in it, that a run
+// would write over or into. Empty: there is none.
+std::string TakenName(const std::string& path) {
+  for (const char* name : kRunFiles) {
+    const fs::path file = fs::path(path) / name;
+    std::error_code error;
+    const fs::file_status there = fs::symlink_status(file, error);
+    if (!fs::exists(there) || !IsOfRun(file)) continue;
+    if (!fs::is_directory(there) || !fs::is_empty(file, error) || error) return name;
+  }
+  return "";
+}
+
+absl::Status RefuseTaken(const std::string& path, const std::string& name) {
+  return absl::AlreadyExistsError(absl::StrCat(path, " holds no run, but has ", name,
+                                               ", a name that a run uses: name another --out"));
+}
+
 // All but the lock, which the caller holds.
 absl::Status RemoveRun(const std::string& path) {
   for (const char* name : kRunFiles) {
     const fs::path file = fs::path(path) / name;
-    // A user may have a file of that name.
-    if (name == kBaseFile && !server::IsKeptBase(file.string())) continue;
+    if (!IsOfRun(file)) continue;
     std::error_code error;
     fs::remove_all(file, error);
     if (error)
       return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove ", path, "/", name));
+  }
+  return absl::OkStatus();
+}
+
+// Whether `path` is `above` or lies below it.
+bool IsAtOrBelow(const fs::path& path, const fs::path& above) {
+  const auto [parted, rest] = std::ranges::mismatch(above, path);
+  return parted == above.end();
+}
+
+// Returns an error if one of the inputs is among the files that RemoveRun would remove.
+absl::Status CheckInputsStay(const std::string& path, const std::vector<NamedInput>& inputs) {
+  std::error_code error;
+  for (const NamedInput& input : inputs) {
+    const fs::path read = fs::weakly_canonical(input.path, error);
+    for (const char* name : kRunFiles) {
+      const fs::path file = fs::weakly_canonical(fs::path(path) / name, error);
+      if (read.empty() || file.empty() || !IsAtOrBelow(read, file)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          input.key, " is ", input.path, ", which --force would remove with the run in ", path,
+          ": copy it to another folder first, or name another --out"));
+    }
   }
   return absl::OkStatus();
 }
@@ -114,6 +171,18 @@ absl::StatusOr<std::optional<HeldFolder>> Claim(const std::string& path) {
   return HeldFolder{path, std::move(lock)};
 }
 
+absl::StatusOr<HeldFolder> TakeByForce(const std::string& path,
+                                       const std::vector<NamedInput>& inputs) {
+  // Before the lock, which is a file: what is refused is left as it is.
+  if (const std::string name = TakenName(path); !HoldsRun(path) && !name.empty())
+    return RefuseTaken(path, name);
+  MACAW_RETURN_IF_ERROR(CheckInputsStay(path, inputs));
+  MACAW_ASSIGN_OR_RETURN(HeldFolder held, Hold(path));  // fails if a process is running in it
+  if (HoldsRun(path)) MACAW_RETURN_IF_ERROR(RemoveRun(path));
+  MACAW_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(path, "/logs")));
+  return held;
+}
+
 constexpr char kSocketFolders[] = "/tmp/macaw-XXXXXX";
 constexpr char kSocketLock[] = "/.lock";
 
@@ -146,7 +215,7 @@ bool IsTaken(const std::string& path) {
 }
 
 absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::string& name,
-                                         bool force) {
+                                         bool force, const std::vector<NamedInput>& inputs) {
   const std::string wanted = out.empty() ? absl::StrCat("runs/", name) : out;
   std::error_code ignored;
   if (fs::exists(wanted, ignored) && !fs::is_directory(wanted, ignored)) {
@@ -155,12 +224,7 @@ absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::stri
                      out.empty() ? "a run's folder would go there: set run.name"
                                  : "--out (or run.out) names the folder of a run"));
   }
-  if (force && IsTaken(wanted)) {
-    MACAW_ASSIGN_OR_RETURN(HeldFolder held, Hold(wanted));  // fails if a process is running in it
-    MACAW_RETURN_IF_ERROR(RemoveRun(wanted));
-    MACAW_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(wanted, "/logs")));
-    return held;
-  }
+  if (force && IsTaken(wanted)) return TakeByForce(wanted, inputs);
   MACAW_ASSIGN_OR_RETURN(std::optional<HeldFolder> held, Claim(wanted));
   for (int number = 2; out.empty() && !held.has_value(); ++number) {
     MACAW_ASSIGN_OR_RETURN(held, Claim(absl::StrCat(wanted, "-", number)));
@@ -168,10 +232,14 @@ absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::stri
   if (held.has_value()) return *std::move(held);
   // Another process has begun in it, or begins.
   if (!IsInUse(wanted)) MACAW_RETURN_IF_ERROR(Hold(wanted).status());
-  const bool run = FileExists(wanted + "/config.toml");
-  return absl::AlreadyExistsError(absl::StrCat(
-      wanted, run ? " holds a run already; --resume goes on with it, --force replaces it"
-                  : " is not empty; name a new folder, or --force to run in it"));
+  if (HoldsRun(wanted)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        wanted, " holds a run already; --resume goes on with it, --force replaces it"));
+  }
+  if (const std::string taken = TakenName(wanted); !taken.empty())
+    return RefuseTaken(wanted, taken);
+  return absl::AlreadyExistsError(
+      absl::StrCat(wanted, " is not empty; name a new folder, or --force to run in it"));
 }
 
 absl::StatusOr<HeldFolder> OpenRunFolder(const std::string& path) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/config/inputs.h"
 #include "core/child.h"
 
 namespace macaw::cli {
@@ -16,11 +18,16 @@ struct HeldFolder {
 // Whether something exists at `path`, other than an empty folder.
 bool IsTaken(const std::string& path);
 
+// The first line of a run's node.toml, by which a run is known before its server has begun.
+inline constexpr char kNodeFileHeading[] = "# What the workers of this run read.";
+
 // Makes the folder of a new run. `out` is a folder's path, which must be new or empty; "" stands
 // for runs/<name>, or runs/<name>-2, -3, … when that is taken. With `force` a run that is there
-// already is removed first: the files that a run writes, and nothing else.
+// already is removed first: the files that a run writes, and nothing else. It is refused if one of
+// `inputs` is among them. In a folder without a run nothing is removed: `force` then runs in it,
+// beside what is there, unless a name that a run writes is taken.
 absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::string& name,
-                                         bool force);
+                                         bool force, const std::vector<NamedInput>& inputs = {});
 
 // Opens the folder of a run that is resumed.
 absl::StatusOr<HeldFolder> OpenRunFolder(const std::string& path);

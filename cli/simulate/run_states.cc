@@ -9,10 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "cli/config/client_state.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
+#include "cli/simulate/figures.h"
 #include "cli/simulate/owners.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -34,6 +34,16 @@ std::optional<std::string> FolderOf(const Config& config, const std::string& run
   return std::nullopt;
 }
 
+// The folders in which the run's owners keep their clients' states, beside FolderOf.
+std::vector<std::string> OwnersFoldersOf(const Config& config, const std::string& run) {
+  std::vector<std::string> folders;
+  for (uint32_t owner = 0; owner < config.node.workers.owners; ++owner) {
+    std::string kept = OwnerFolder(run, owner) + "/state";
+    if (FileExists(kept)) folders.push_back(std::move(kept));
+  }
+  return folders;
+}
+
 // The disk space of the files of a folder, without holes.
 absl::StatusOr<uint64_t> BytesTaken(const std::string& folder) {
   constexpr uint64_t kBlock = 512;  // unit of st_blocks on every file system
@@ -47,13 +57,6 @@ absl::StatusOr<uint64_t> BytesTaken(const std::string& folder) {
   }
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", folder));
   return bytes;
-}
-
-std::string BytesText(uint64_t bytes) {
-  const auto number = static_cast<double>(bytes);
-  if (bytes >= 1000000000) return absl::StrFormat("%.1f GB", number / 1e9);
-  if (bytes >= 1000000) return absl::StrFormat("%.1f MB", number / 1e6);
-  return absl::StrFormat("%.0f kB", number / 1e3);
 }
 
 absl::Status OpenStoreOf(const Config& config, const std::string& run, RunStates& states) {
@@ -160,17 +163,29 @@ absl::StatusOr<std::string> RoomOfStates(const Config& config, const std::string
   if (!folder.has_value())
     return absl::StrCat("in ", state::WithoutPassword(config.node.state.url), "; macaw state ls ",
                         run);
-  MACAW_ASSIGN_OR_RETURN(const uint64_t bytes, BytesTaken(*folder));
-  return absl::StrCat(BytesText(bytes), " in ", *folder, "/");
+  const std::vector<std::string> owners = OwnersFoldersOf(config, run);
+  uint64_t bytes = 0;
+  for (const std::string& kept : owners) {
+    MACAW_ASSIGN_OR_RETURN(const uint64_t own, BytesTaken(kept));
+    bytes += own;
+  }
+  const std::string of_owners = owners.empty() ? "" : absl::StrCat(run, "/owners/");
+  // Where owners have all clients nobody else keeps a state.
+  if (!owners.empty() && !FileExists(*folder))
+    return absl::StrCat(SizeText(static_cast<double>(bytes)), " in ", of_owners);
+  MACAW_ASSIGN_OR_RETURN(const uint64_t others, BytesTaken(*folder));
+  return absl::StrCat(SizeText(static_cast<double>(bytes + others)), " in ", *folder, "/",
+                      owners.empty() ? "" : " and ", of_owners);
 }
 
 absl::Status DropStates(const Config& config, const std::string& run) {
   if (config.node.state.store == "memory") return absl::OkStatus();
   const std::optional<std::string> folder = FolderOf(config, run);
   MACAW_RETURN_IF_ERROR(folder.has_value() ? RemoveFiles(*folder) : DeleteAll(run));
-  for (uint32_t owner = 0; folder.has_value() && owner < config.node.workers.owners; ++owner)
-    if (const std::string kept = OwnerFolder(run, owner) + "/state"; FileExists(kept))
+  if (folder.has_value()) {
+    for (const std::string& kept : OwnersFoldersOf(config, run))
       MACAW_RETURN_IF_ERROR(RemoveFiles(kept));
+  }
   MACAW_RETURN_IF_ERROR(MakeDirectories(run + "/state"));
   return AtomicWriteFile(NoteOf(run), "The run was over: state.keep = false.\n");
 }

@@ -41,8 +41,8 @@ absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use = Use::k
 absl::StatusOr<std::set<Attempt>> VersionsSinceCheckpoint(const std::string& run,
                                                           const RunStates& states);
 
-// The space that the states of a finished run take, and where: "1.2 GB in runs/x/state". Empty if
-// the states ended with the processes.
+// The space that the states of a finished run take, and where: "1.2 GB in runs/x/state/", or "in
+// runs/x/state/ and runs/x/owners/". Empty if the states ended with the processes.
 absl::StatusOr<std::string> RoomOfStates(const Config& config, const std::string& run);
 
 // For state.keep = false: deletes the states of a finished run, wherever they are, and leaves a

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "algorithms/around/registry.h"
 #include "cli/config/client_state.h"
+#include "cli/config/inputs.h"
 #include "cli/config/notes.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
@@ -20,6 +22,7 @@
 #include "cli/results/result.h"
 #include "cli/simulate/backend.h"
 #include "cli/simulate/estimate.h"
+#include "cli/simulate/going_on.h"
 #include "cli/simulate/model_step.h"
 #include "cli/simulate/opening_lines.h"
 #include "cli/simulate/output.h"
@@ -35,7 +38,6 @@
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "core/shell.h"
-#include "core/spelling.h"
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/dataset.h"
@@ -43,7 +45,6 @@
 #include "server/checkpoint.h"
 #include "server/journal/recovery.h"
 #include "server/opening.h"
-#include "training/api/schedule.h"
 #include "training/backends.h"
 
 namespace macaw::cli {
@@ -73,7 +74,10 @@ class Run {
     MACAW_ASSIGN_OR_RETURN(
         config_, ReadConfig(document_, overrides, catalogue_, resume ? Idle::kLeaveOut : idle));
     MACAW_RETURN_IF_ERROR(CheckTrackers(config_.node.track));
-    return resume ? ComposeResumed() : ComposeNew();
+    const bool new_stop = std::ranges::any_of(overrides, [](const Override& override) {
+      return override.key == "run.stop" || override.key.starts_with("run.stop.");
+    });
+    return resume ? ComposeResumed(new_stop) : ComposeNew();
   }
 
   // A resumed run replaces its files when its first round is done. Until then it may be refused or
@@ -172,7 +176,8 @@ class Run {
     if (options_.estimate) return Estimate(spec, *dataset, script_values);
     if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
-    MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
+    MACAW_ASSIGN_OR_RETURN(folder_,
+                           MakeRunFolder(out, config_.run.name, options_.force, InputsOf(config_)));
     Say("run", folder_->path);
     if (own_values) {
       const std::filesystem::path file =
@@ -188,29 +193,23 @@ class Run {
     return absl::OkStatus();
   }
 
-  absl::Status ComposeResumed() {
+  // `new_stop`: the stop rule may be another one, whose metric must have values.
+  absl::Status ComposeResumed(bool new_stop) {
     MACAW_ASSIGN_OR_RETURN(const Config before,
                            ReadConfig(document_, {}, catalogue_, Idle::kLeaveOut));
-    if (config_.run.rounds < before.run.rounds) {
-      return absl::InvalidArgumentError(absl::StrCat("run.rounds was ", before.run.rounds,
-                                                     "; a run that goes on may have more, not ",
-                                                     config_.run.rounds));
-    }
-    if (config_.node.workers.owners != before.node.workers.owners) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("workers.owners was ", before.node.workers.owners,
-                       "; a run that goes on keeps it: the owners have rows and states"));
-    }
-    MACAW_RETURN_IF_ERROR(CheckScheduleGoesOn(before.run));
+    MACAW_ASSIGN_OR_RETURN(const std::string kept, CheckGoesOn(config_, before, options_.resume));
+    if (!kept.empty()) Say("note", kept);
     MACAW_RETURN_IF_ERROR(CheckForSimulation(config_.run));
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
     MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
-    const server::StopRule& stop = config_.node.server.stop;
-    if (!stop.active() && (stop.at_least.has_value() || stop.patience > 0)) {
+    MACAW_RETURN_IF_ERROR(CheckWorkers(config_));
+    if (new_stop) {
       MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                              catalogue_.OpenDataset(config_.node.data, config_.node.partition));
       MACAW_RETURN_IF_ERROR(ChooseStopMetric(config_, spec, *dataset, catalogue_.algorithms()));
     }
+    MACAW_RETURN_IF_ERROR(
+        server::CheckPlan(config_.run, config_.node.server, spec.layout, catalogue_.algorithms()));
     const bool begins_again = !server::HasCheckpoint(options_.resume);  // if the server agrees
     MACAW_RETURN_IF_ERROR(CheckState(spec, begins_again ? Start::kNew : Start::kResumed));
     MACAW_RETURN_IF_ERROR(CheckStatesKept(options_.resume));
@@ -235,40 +234,6 @@ class Run {
                            catalogue_.algorithms().RuleOf(config_.run));
     if (!rule.has_several_models) return absl::OkStatus();
     return rule.server(algorithms::SetupOf(config_.run, spec.layout), std::move(start)).status();
-  }
-
-  // A run that goes on keeps its schedule: over more rounds the rounds that are done would have had
-  // other rates. A cosine that has ended would train all further rounds at its floor.
-  absl::Status CheckScheduleGoesOn(const RunPlan& before) const {
-    const Schedule& schedule = config_.run.local.lr_schedule;
-    const uint32_t rounds = config_.run.rounds;
-    if (schedule.kind != "cosine" || rounds <= before.rounds) return absl::OkStatus();
-    if (training::LocalSchedule(before).rounds != before.rounds) return absl::OkStatus();
-    if (schedule.floor > 0) {
-      Say("note", absl::StrCat("local.lr_schedule is a cosine over the ", before.rounds,
-                               " rounds that the run had, and a run that goes on keeps it: rounds ",
-                               before.rounds + 1, " to ", rounds, " train at its floor, ",
-                               schedule.floor, " of local.lr"));
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "run.rounds: local.lr_schedule is a cosine over the ", before.rounds,
-        " rounds that the run had, and a run that goes on keeps it, so rounds ", before.rounds + 1,
-        " to ", rounds, " would train at a rate of 0 (a longer cosine would have given the rounds ",
-        "that are done other rates). Begin a run of ", rounds,
-        " rounds again, or one that starts from this model: --set model.init=", options_.resume,
-        "/model.safetensors"));
-  }
-
-  // Nobody else can join: only the workers that are started here get a token.
-  absl::Status CheckWorkers() const {
-    const uint32_t wanted = config_.node.server.workers;
-    const uint32_t started = config_.node.workers.processes + config_.node.workers.owners;
-    if (wanted <= started) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("server.workers = ", wanted, ", but only ", Counted(started, "worker"),
-                     " would be started (workers.processes, workers.owners): round 1 would never "
-                     "begin"));
   }
 
   absl::Status Estimate(const models::ModelSpec& spec, const data::Dataset& dataset,
@@ -314,7 +279,7 @@ class Run {
     if (info.feature_type != data::FeatureType::kI32)
       Say("normalise", NormaliseText(config_.run.transform));
     MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
-    MACAW_RETURN_IF_ERROR(CheckWorkers());
+    MACAW_RETURN_IF_ERROR(CheckWorkers(config_));
     if (options_.replay.empty()) MACAW_RETURN_IF_ERROR(CheckForSimulation(config_.run));
     for (const std::string& note : info.notes) Say("note", note);
     Say("model", ModelLine(config_, spec));
@@ -342,8 +307,8 @@ class Run {
     std::error_code ignored;
     config_.node.server.out =
         std::filesystem::absolute(folder_->path, ignored).lexically_normal().string();
-    MACAW_RETURN_IF_ERROR(AtomicWriteFile(
-        node, absl::StrCat("# What the workers of this run read.\n", NodeToml(config_.node))));
+    MACAW_RETURN_IF_ERROR(
+        AtomicWriteFile(node, absl::StrCat(kNodeFileHeading, "\n", NodeToml(config_.node))));
     return AtomicWriteFile(config, absl::StrCat("# What `macaw simulate` ran, defaults included.\n",
                                                 EffectiveToml(config_)));
   }
@@ -385,7 +350,8 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
   const absl::StatusOr<SupervisedEnd> end = run.Go();
   if (!end.ok()) {
     output.Error(end.status(), ExitCodeOf(end.status()));
-    // A run that was refused, or whose error would only repeat, is not resumed.
+    // A run that was refused, or whose error would only repeat, is not resumed. One that an error
+    // has ended goes on from a checkpoint alone, also with a journal: its log says that it ended.
     const bool refused =
         absl::IsFailedPrecondition(end.status()) || absl::IsInvalidArgument(end.status());
     const bool can_go_on =

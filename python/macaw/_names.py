@@ -213,6 +213,7 @@ _WORDS = (
     ("go on with macaw simulate --resume", "go on with macaw.resume(…)"),
     ("macaw simulate --force, or another folder", "overwrite=True, or another out=…"),
     ("or replace it with --force", "or replace it with overwrite=True"),
+    ("which --force would remove", "which overwrite=True would remove"),
     ("name another --out", "give another out=…"),
     ("--out (or run.out) names", "out=… names"),
     ("give this state up with --resume DIR",

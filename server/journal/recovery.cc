@@ -50,6 +50,7 @@ class Follower {
   std::map<std::pair<Round, macaw::Phase>, Phase> phases;
   log::LostStates lost_states;
   log::CutEvaluations evaluations;
+  std::vector<ClientId> reset_states;
   std::set<WorkerId> joined, there;
   Round completed;
   bool begun = false, ended = false;
@@ -67,6 +68,7 @@ class Follower {
     phases.clear();
     lost_states.Undo(opened.completed);
     evaluations.Undo(opened.completed);
+    reset_states = opened.reset_states;
     begun = false;
     completed = opened.completed;
   }
@@ -74,12 +76,16 @@ class Follower {
     joined.insert(node.node);
     there.insert(node.node);
   }
-  void On(const log::StatesLost& lost) { lost_states.Add(lost); }
+  void On(const log::StatesLost& lost) {
+    reset_states.clear();  // they are among the first that it tells of
+    lost_states.Add(lost);
+  }
   void On(const log::EvaluationGaveUp& gave_up) { evaluations.Add(gave_up); }
   void On(const log::Evaluated& evaluated) { evaluations.Done(evaluated); }
   void On(const log::NodeLost& node) { there.erase(node.node); }
   void On(const log::RoundOpened& opened) {
     begun = true;
+    reset_states.clear();  // also in logs of 0.1.0, which have no StatesLost before it
     lost_states.Opened(opened.round, opened.phase);
     // Of the checkpoint's round only those count that train on in the next one.
     if (opened.round < checkpoint_ || (opened.round == checkpoint_ && opened.arrivals == 0)) return;
@@ -277,6 +283,7 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
     return absl::FailedPreconditionError("its log ends before its checkpoint");
   recovery.sums = std::move(journal.sums);
   recovery.completed = log.completed;
+  recovery.reset_states = std::move(log.reset_states);
   Restored& restored = recovery.restored;
   restored.begun = log.begun;
   restored.lost_states = std::move(log.lost_states);

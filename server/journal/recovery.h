@@ -21,6 +21,9 @@ struct Recovery {
   Round completed;    // the last completed round
   log::KnownEnd end;  // of the log
   std::string cut;    // why records are dropped from the log; empty: none are
+  // Clients whose states the run was resumed without (RunOpened::reset_states), while no StatesLost
+  // says so yet: its server died before the first round.
+  std::vector<ClientId> reset_states = {};
 };
 
 // What a run that continues knows apart from its log and journal.

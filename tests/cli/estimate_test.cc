@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
+#include "cli/simulate/figures.h"
 #include "cli/simulate/trial.h"
 
 namespace macaw::cli {
@@ -106,6 +110,34 @@ TEST(EstimateText, SaysHoursOnTheDevices) {
   EXPECT_EQ(json["run"], 9000);
   EXPECT_EQ(json["round"], 900);
   EXPECT_EQ(json["from_rounds"], 4);
+}
+
+TEST(EstimateText, HasNoNumbersWithExponents) {
+  CostEstimate estimate = Sample();
+  estimate.steps = 50 * 12345.0;
+  EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("617,250 in all, 12,345 a turn"));
+  estimate.steps = 50 * 9999.5;
+  EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("10,000 a turn"));
+  estimate.virtual_seconds = 3.55e9;
+  EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("about 41,088 days on the clients' devices"));
+  estimate.virtual_seconds = 400;
+  EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("about 6.67 min on the clients' devices"));
+}
+
+TEST(NumbersForPeople, HaveNoExponents) {
+  const std::pair<double, const char*> durations[] = {
+      {0, "0 ms"},      {0.0041, "4.1 ms"}, {0.0994, "99 ms"},  {0.0996, "100 ms"},
+      {0.21, "0.21 s"}, {99.4, "99 s"},     {99.5, "100 s"},    {112, "112 s"},
+      {119.9, "120 s"}, {120, "2 min"},     {301, "5.02 min"},  {7199.9, "120 min"},
+      {7200, "2 h"},    {172799, "48 h"},   {172800, "2 days"}, {3.55e9, "41,088 days"}};
+  for (const auto& [seconds, text] : durations) EXPECT_EQ(DurationText(seconds), text);
+  const std::pair<double, const char*> sizes[] = {
+      {0, "0 bytes"},     {999, "999 bytes"}, {999.7, "1 kB"},     {31400, "31.4 kB"},
+      {999499, "999 kB"}, {999500, "1 MB"},   {15.7e6, "15.7 MB"}, {2.5e18, "2,500 PB"}};
+  for (const auto& [bytes, text] : sizes) EXPECT_EQ(SizeText(bytes), text);
+  EXPECT_EQ(CountText(0), "0");
+  EXPECT_EQ(CountText(999), "999");
+  EXPECT_EQ(CountText(1234567), "1,234,567");
 }
 
 TEST(TrialConfig, ReachesNothingBeyondItsFolder) {

@@ -57,6 +57,7 @@ class RepeatTest : public ::testing::Test {
   // What a run leaves in its folder.
   std::string WriteRun(const std::string& name, uint64_t seed) const {
     folder_.Write(name + "/config.toml", "");
+    folder_.Write(name + "/run-id", "");
     folder_.Write(
         name + "/summary.json",
         absl::StrCat(R"({"algorithm":"fedavg","settings":{},"seed":)", seed,

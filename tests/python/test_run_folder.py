@@ -49,6 +49,20 @@ class ARun(TestCase):
         self.assertEqual(len(second.rows), 3)
         self.assertEqual(macaw.Run(first.folder).digest, second.digest)
 
+    def test_that_would_replace_what_it_must_not_is_refused(self) -> None:
+        job = self.job("run", overwrite=True, rounds=1)
+        own = self.folder / "run" / "models" / "my.pt"
+        own.parent.mkdir(parents=True)
+        own.write_text("mine")
+        with self.assertRaisesRegex(macaw.Error, "holds no run, but has models.*give another out="):
+            macaw.simulate(**job)
+        self.assertEqual(own.read_text(), "mine")
+        shutil.rmtree(own.parent.parent)
+        model = macaw.simulate(**job).folder / "model.safetensors"
+        with self.assertRaisesRegex(macaw.Error, "which overwrite=True would remove"):
+            macaw.simulate(**job, init=model)
+        self.assertTrue(model.exists())
+
     def test_of_a_stream_that_was_replaced(self) -> None:
         job = self.job("run", overwrite=True, rounds=2)
         with macaw.stream(**job) as stream:

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -286,6 +287,56 @@ TEST(BeginsAnewAfterALoss, SoDoesARunThatIsResumedWithoutTheStateOfAClient) {
   run(whole, false);
   run(reset, true);
   EXPECT_NE(RunBytes(reset.path()).model, RunBytes(whole.path()).model);
+}
+
+// What was asked for holds, whether the server that was asked begins a round or the next one does.
+TEST(BeginsAnewAfterALoss, AlsoWhereTheServerDiesBeforeTheFirstRoundOfTheResume) {
+  const TemporaryFolder interrupted;
+  {
+    const std::unique_ptr<Coordinator> server = StartTiny(SummingOptions(interrupted));
+    Owner owner(/*in_memory=*/false);
+    owner.Join(*server);
+    owner.WorkThrough(2);
+    server->Interrupt();
+    ASSERT_TRUE(server->Wait().ok());
+  }
+  const ClientId client = NewestOf(SummingOptions(interrupted)).versions.Page(0).front().client;
+  const auto go_on = [&](const TemporaryFolder& folder, int deaths) {
+    std::filesystem::copy(interrupted.path(), folder.path(),
+                          std::filesystem::copy_options::recursive);
+    Options options = SummingOptions(folder);
+    options.resume = true;
+    options.reset_states = {client};
+    Owner owner(/*in_memory=*/false);
+    // Does the rounds up to this one; 0: dies before the first. The next server is not told.
+    const auto serve = [&](uint32_t last_round) {
+      const std::unique_ptr<Coordinator> server = StartTiny(options);
+      if (last_round > 0) owner.Join(*server);
+      if (last_round > 0) owner.WorkThrough(last_round);
+      if (last_round < kRounds) {
+        server->Suspend();
+      } else {
+        EXPECT_FALSE(owner.Train().has_value());
+      }
+      EXPECT_TRUE(server->Wait().ok());
+      options.reset_states.clear();
+    };
+    for (int death = 0; death < deaths; ++death) serve(0);
+    serve(4);
+    serve(kRounds);
+    const std::vector<log::StatesLost> losses = LossesIn(folder);
+    ASSERT_EQ(losses.size(), 1u) << "once, and not again in a later round";
+    EXPECT_THAT(losses[0].clients, testing::ElementsAre(client));
+    EXPECT_EQ(losses[0].round, Round(3));
+    EXPECT_TRUE(losses[0].all);
+  };
+  const TemporaryFolder at_once;
+  go_on(at_once, 0);
+  for (const int deaths : {1, 3}) {
+    const TemporaryFolder late;
+    go_on(late, deaths);
+    EXPECT_EQ(RunBytes(late.path()), RunBytes(at_once.path())) << deaths;
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
+using testing_support::AllGone;
+using testing_support::MacawWith;
 using testing_support::Printed;
 using testing_support::RunMacaw;
 using testing_support::RunShell;
@@ -121,7 +124,11 @@ TEST_F(Commands, AResumeThatHasDoneNoRoundLeavesTheResult) {
   EXPECT_EQ(kept(), before);
 
   folder_.Write("rows.csv", rows(0));
-  Simulation waits("waits", {"--resume", out_, "--rounds", "40", "--set", "server.workers=2"});
+  Simulation waits(
+      "waits",
+      {"--resume", out_, "--rounds", "40", "--processes", "2", "--set", "server.workers=2"},
+      MacawWith("macaw-worker",
+                "case \"$*\" in *worker-1*) exec sleep 600;; esac\nexec $real \"$@\"\n"));
   ASSERT_TRUE(waits.WaitForEvent([](const auto& event) {
     return event["event"] == "worker_joined" && event["epoch"] == 3;
   })) << waits.output();
@@ -153,6 +160,55 @@ TEST_F(Commands, ARefusedRunLeavesTheOneThatItWouldReplace) {
     EXPECT_EQ(RunSmall(more), 2) << printed_;
     EXPECT_THAT(printed_, HasSubstr(why));
     EXPECT_EQ(Results(out_), before) << why;
+  }
+}
+
+// An input is read again after the folder is made, by the workers.
+TEST_F(Commands, AForcedRunLeavesTheModelFromWhichItBegins) {
+  ASSERT_EQ(RunSmall({}), 0) << printed_;
+  const auto before = Results(out_);
+  EXPECT_EQ(RunSmall({"--force", "--set", "model.init=" + out_ + "/model.safetensors"}), 2);
+  EXPECT_THAT(printed_, testing::AllOf(HasSubstr("model.init is "), HasSubstr("--force would")));
+  EXPECT_EQ(Results(out_), before);
+}
+
+// Whatever a killed run has left of all that runs write.
+TEST_F(Commands, AForcedRunLeavesWhatARunInANewFolderDoes) {
+  std::vector<std::string> arguments = {config_,   "--out",    out_, "--rounds",
+                                        "1000000", "--owners", "2",  "--trace"};
+  for (const char* setting :
+       {"algorithm.name=scaffold", "server.durability=commit", "run.client_records=true",
+        "evaluation.clients=true", "run.stop={metric = \"train_loss\", patience = 100000}"})
+    arguments.insert(arguments.end(), {"--set", setting});
+  Simulation killed("killed", arguments);
+  ASSERT_TRUE(killed.WaitForEvent([](const auto& event) {
+    return event["event"] == "round" && event["round"].template get<int>() >= 3;
+  })) << killed.output();
+  std::vector<pid_t> children = killed.Children("macaw-worker");
+  for (const pid_t server : killed.Children("macaw-server")) children.push_back(server);
+  killed.Signal(SIGKILL);
+  killed.Wait();
+  EXPECT_TRUE(AllGone(children));
+  const auto names = [](const std::string& folder) {
+    std::set<std::string> found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+      found.insert(entry.path().filename().string());
+    return found;
+  };
+  const std::set<std::string> left = names(out_);
+  for (const char* name : {"journal", "owners", "trace", "state", "clients.jsonl", "holdings"})
+    EXPECT_TRUE(left.contains(name)) << name << ", or the run has not left much";
+  Simulation fresh("fresh", {config_});
+  ASSERT_EQ(fresh.Wait(), 0) << fresh.output();
+  ASSERT_EQ(RunSmall({"--force"}), 0) << printed_;
+  EXPECT_EQ(names(out_), names(fresh.folder()));
+}
+
+TEST_F(Commands, AResumeTakesNoFolderOfItsOwn) {
+  for (const char* more : {"--out elsewhere", "--force"}) {
+    const Printed refused = RunMacaw(absl::StrCat("simulate --resume ", out_, " ", more));
+    EXPECT_EQ(refused.exit, 2) << more;
+    EXPECT_THAT(refused.text, HasSubstr("excludes")) << more;
   }
 }
 
@@ -206,7 +262,7 @@ TEST_F(Commands, ParametersOfAnAlgorithmThatDoesNotRunAreNamed) {
 
 TEST_F(Commands, ARunThatLeavesStatesSaysHowMuch) {
   ASSERT_EQ(RunSmall({"--set", "algorithm.name=scaffold"}), 0) << printed_;
-  EXPECT_THAT(printed_, testing::ContainsRegex("states +[0-9]+ kB in .*/run/state/"));
+  EXPECT_THAT(printed_, testing::ContainsRegex("states +[0-9.]+ kB in .*/run/state/"));
   EXPECT_THAT(printed_, HasSubstr("state.keep=false"));
   EXPECT_EQ(RunMacaw("state verify " + out_).exit, 0);
 }

@@ -59,7 +59,8 @@ std::string FreshFolder(const std::string& name) {
 
 }  // namespace
 
-Simulation::Simulation(const std::string& name, std::vector<std::string> arguments) {
+Simulation::Simulation(const std::string& name, std::vector<std::string> arguments,
+                       const std::string& macaw) {
   for (size_t i = 0; i + 1 < arguments.size(); ++i) {
     if (arguments[i] == "--out" || arguments[i] == "--resume") folder_ = arguments[i + 1];
   }
@@ -69,7 +70,7 @@ Simulation::Simulation(const std::string& name, std::vector<std::string> argumen
   }
   output_path_ = absl::StrCat(FreshFolder(name + ".out"));
   arguments.insert(arguments.begin(), "simulate");
-  program_.emplace("macaw", std::move(arguments), output_path_);
+  program_.emplace(macaw, std::move(arguments), output_path_);
 }
 
 int Simulation::Wait() { return program_->Wait(); }
@@ -144,6 +145,26 @@ std::vector<pid_t> Simulation::Children(const std::string& program) const {
 
 Printed RunMacaw(const std::string& arguments) {
   return RunProgram(MACAW_BIN_DIR "/macaw", arguments);
+}
+
+std::string MacawWith(const std::string& program, const std::string& script) {
+  const std::string folder = FreshFolder("programs"), macaw = folder + "/macaw";
+  fs::create_directories(folder);
+  // A symbolic link would have the programs beside the real one.
+  std::error_code error;
+  fs::create_hard_link(MACAW_BIN_DIR "/macaw", macaw, error);
+  if (error) fs::copy_file(MACAW_BIN_DIR "/macaw", macaw);
+  for (const char* other : {"macaw-server", "macaw-worker"}) {
+    const std::string path = absl::StrCat(folder, "/", other);
+    const std::string real = absl::StrCat(MACAW_BIN_DIR, "/", other);
+    if (other != program) {
+      fs::create_symlink(real, path);
+      continue;
+    }
+    std::ofstream(path) << "#!/bin/sh\nreal=" << real << "\nfolder=" << folder << "\n" << script;
+    fs::permissions(path, fs::perms::owner_all);
+  }
+  return macaw;
 }
 
 Printed RunProgram(const std::string& program, const std::string& arguments) {

@@ -18,7 +18,8 @@ class Simulation {
  public:
   // `arguments` follow `macaw simulate`. The run's folder is a fresh one under the test's temporary
   // folder unless the arguments name one (--out or --resume).
-  explicit Simulation(const std::string& name, std::vector<std::string> arguments);
+  explicit Simulation(const std::string& name, std::vector<std::string> arguments,
+                      const std::string& macaw = "macaw");
 
   int Wait();                     // exit code; 128 + n after signal n
   void Signal(int signal) const;  // to the parent process only
@@ -50,6 +51,10 @@ class Simulation {
   std::string output_path_;
   std::optional<Program> program_;
 };
+
+// A copy of `macaw` beside which one program is a script of the shell, for Simulation. The script
+// has $real, the program's path, and $folder, where the copy is.
+std::string MacawWith(const std::string& program, const std::string& script);
 
 // Runs a program to its end, with arguments for a shell.
 Printed RunMacaw(const std::string& arguments);

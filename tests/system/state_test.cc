@@ -28,7 +28,9 @@ using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 using testing_support::AllGone;
+using testing_support::MacawWith;
 using testing_support::Plus;
+using testing_support::RunShell;
 using testing_support::Simulation;
 using testing_support::SmallStateful;
 using testing_support::StateBytes;
@@ -232,6 +234,25 @@ TEST_F(StateFault, AStateIsGivenUpOnRequestAndOnlyThen) {
   Simulation reset("reset", {"--resume", folder, "--state-reset", "7", "--state-reset", "8"});
   ASSERT_EQ(reset.Wait(), 0) << reset.output();
   EXPECT_NE(StateBytesOf(reset).model, StateBytesAfter("undisturbed", arguments).model);
+}
+
+// The server dies before it has read anything, and the next one is told again.
+TEST_F(StateFault, AStateIsGivenUpAlsoWhereTheServerDiesAtItsStart) {
+  const std::string folder = Interrupted(
+      Plus(OfRounds("12"), {"--set", "cohort.size=40", "--set", "server.durability=commit"}));
+  const std::string copy = folder + "-copy";
+  ASSERT_EQ(RunShell("cp -a " + folder + " " + copy).exit, 0);
+  const std::vector<std::string> how = {"--state-reset", "7", "--set",
+                                        "emulation.pause_probability=0"};
+  Simulation reset("reset", Plus({"--resume", folder}, how));
+  ASSERT_EQ(reset.Wait(), 0) << reset.output();
+  Simulation dies("dies", Plus({"--resume", copy}, how),
+                  MacawWith("macaw-server",
+                            "mkdir $folder/died 2>/dev/null && kill -KILL $$\n"
+                            "exec $real \"$@\"\n"));
+  ASSERT_EQ(dies.Wait(), 0) << dies.output();
+  EXPECT_THAT(dies.output(), HasSubstr("starting it again"));
+  EXPECT_EQ(StateBytesOf(dies), StateBytesOf(reset));
 }
 
 TEST_F(StateFault, TheStatesOfAnotherRunAreRefused) {
