@@ -282,26 +282,37 @@ class Bench {
     over = true;
     for (std::thread& attacker : attackers) attacker.join();
     for (Program& worker : workers) worker.Wait();
+    const bool same = end.good && ModelDigest(run) == digest_;
+    failed_ = failed_ || !same;
     std::printf("| %s | %.0f | %.1f | %.2f | %.0f | %.1f | %zu | %s |\n", name.c_str(),
                 static_cast<double>(tries) / seconds, seconds, end.cpu_seconds / seconds, peak,
                 DiskMegabytes({run}) + DiskMegabytes({authority_}) - disk,
                 AuditLines(authority_) - lines,
-                !end.good                     ? "the server failed"
-                : ModelDigest(run) == digest_ ? "the simulation's"
-                                              : "ANOTHER");
+                !end.good ? "the server failed"
+                : same    ? "the simulation's"
+                          : "ANOTHER");
     std::error_code ignored;
     fs::remove_all(run, ignored);
   }
 
+  // Whether a server failed or a run had another model.
+  bool failed() const { return failed_; }
+
  private:
   // host:port of the status page, as the server's log says.
   static std::string PageOf(const std::string& log) {
-    const std::string text = ReadFile(log).value_or("");
     const std::string before = "status_page http://";
-    const size_t at = text.find(before);
-    if (at == text.npos) return "127.0.0.1:1";
-    const size_t begin = at + before.size();
-    return text.substr(begin, text.find('/', begin) - begin);
+    std::string text;
+    for (const double began = Now(); Now() - began < kLongest;
+         absl::SleepFor(absl::Milliseconds(10))) {
+      text = ReadFile(log).value_or("");
+      const size_t at = text.find(before);
+      if (at == text.npos) continue;
+      const size_t begin = at + before.size(), end = text.find('/', begin);
+      if (end != text.npos) return text.substr(begin, end - begin);
+    }
+    Check(absl::DeadlineExceededError(text), absl::StrCat(log, " names no status page"));
+    return "";
   }
 
   std::string NodeFile(const std::string& node) const {
@@ -312,6 +323,7 @@ class Bench {
   const std::string authority_ = folder_ / "authority", plan_ = folder_ / "plan.toml";
   std::string digest_;
   Target target_;
+  bool failed_ = false;
 };
 
 }  // namespace
@@ -340,4 +352,5 @@ int main(int argc, char** argv) {
     if (names.empty() || std::ranges::count(names, one.name) > 0)
       bench.Measure(one.name, one.flood);
   }
+  return bench.failed() ? 1 : 0;
 }

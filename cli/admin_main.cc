@@ -29,6 +29,7 @@
 #include "core/files.h"
 #include "core/shell.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "identity/node_files.h"
 #include "proto/wire/admin.h"
 
@@ -160,6 +161,7 @@ absl::Status Watch(const AdminArguments& arguments, wire::AdminClient& server) {
 
 absl::Status Submit(const AdminArguments& arguments, wire::AdminClient& server) {
   MACAW_ASSIGN_OR_RETURN(std::string plan, ReadFile(arguments.plan));
+  MACAW_RETURN_IF_ERROR(CheckUtf8(plan, arguments.plan));
   const std::string file = std::filesystem::path(arguments.plan).stem().string();
   MACAW_ASSIGN_OR_RETURN(const std::string said,
                          server.Submit({.name = arguments.run.empty() ? file : arguments.run,

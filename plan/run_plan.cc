@@ -1,5 +1,6 @@
 #include "plan/run_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -128,6 +129,19 @@ std::vector<Setting> SettingsOf(const RunPlan& plan) {
   for (const auto& [name, value] : plan.algorithm.parameters)
     settings.push_back({PrefixOf(plan.algorithm) + name, ToValue(value)});
   return settings;
+}
+
+std::string KeyOfLongText(const RunPlan& plan) {
+  const auto is_long = [](const Value& value) {
+    const auto* const text = value.As<std::string>();
+    return text != nullptr && text->size() > kMostSettingBytes;
+  };
+  for (const Setting& setting : SettingsOf(plan)) {
+    const auto* const list = setting.value.As<settings::Array>();
+    if (is_long(setting.value) || (list != nullptr && std::ranges::any_of(*list, is_long)))
+      return setting.key;
+  }
+  return "";
 }
 
 absl::StatusOr<RunPlan> PlanOf(const std::vector<Setting>& settings) {

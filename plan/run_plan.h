@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -67,6 +68,11 @@ const settings::Section<RunPlan>& PlanSection();
 // The settings that are not at their defaults, the algorithm's parameters among them
 // ("algorithm.fedprox.mu"): what travels and what PlanOf reads back to the same plan.
 std::vector<settings::Setting> SettingsOf(const RunPlan& plan);
+
+// The longest text of a setting. The wire takes no longer one.
+constexpr size_t kMostSettingBytes = 4096;
+// The key of the first setting with a longer text, alone or in a list; "": there is none.
+std::string KeyOfLongText(const RunPlan& plan);
 
 // Errors: kInvalidArgument for a value out of its range; kUnimplemented for keys that this release
 // does not know. Both name the keys.

@@ -52,8 +52,9 @@ absl::Status Catalogue::AddModel(ModelSource model) {
   for (const models::NamedModel& named : models::NamedModels()) {
     if (named.name == model.name) return Taken("model", model.name);
   }
-  if (!model.layers || model.name == "layers" || models_.contains(model.name)) {
-    return Taken("model", model.name);
+  if (model.name == "layers" || models_.contains(model.name)) return Taken("model", model.name);
+  if (!model.layers) {
+    return absl::InvalidArgumentError(absl::StrCat("the model \"", model.name, "\" needs layers"));
   }
   model.layers = [inner = std::move(model.layers), whose = Whose()](
                      const std::vector<int64_t>& input_shape, int64_t outputs) {
@@ -68,7 +69,11 @@ absl::Status Catalogue::AddDataSource(DataSource source) {
   for (const data::Choice& choice : data::DataSources()) {
     if (choice.name == source.name) return Taken("data source", source.name);
   }
-  if (!source.open || sources_.contains(source.name)) return Taken("data source", source.name);
+  if (sources_.contains(source.name)) return Taken("data source", source.name);
+  if (!source.open) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the data source \"", source.name, "\" needs open"));
+  }
   source.open = [inner = std::move(source.open), whose = Whose()](
                     const data::DataOptions& data, const data::PartitionOptions& partition) {
     return algorithms::Caught(whose, [&] { return inner(data, partition); });

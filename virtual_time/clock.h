@@ -36,9 +36,11 @@ struct ClockState {
 
 // A round in virtual time, which is known before anybody trains.
 struct RoundTime {
-  ClockState end;             // when it ends, with the traffic from which its turns were timed
-  double seconds = 0;         // that it takes
-  uint64_t late = 0;          // drawn clients that were not there at the deadline
+  ClockState end;      // when it ends, with the traffic from which its turns were timed
+  double seconds = 0;  // that it takes
+  // Places that stayed empty because the deadline had passed; where rounds do not wait for each
+  // other, arrivals that do not count since their models are older than round.max_staleness.
+  uint64_t late = 0;
   uint64_t not_needed = 0;    // that came after enough others
   bool asynchronous = false;  // it did not wait for the round before
   // The rounds after whose models clients began that train when it ends and can still count,

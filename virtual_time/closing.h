@@ -19,7 +19,7 @@ struct ClosingRules {
 struct Closing {
   std::vector<uint32_t> kept;  // places in the list of turns, ascending
   double seconds = 0;          // that the round took
-  uint64_t late = 0;           // that were not there at the deadline
+  uint64_t late = 0;           // places that stayed empty because the deadline had passed
   uint64_t not_needed = 0;     // that came after enough others
   bool dropped = false;
 };

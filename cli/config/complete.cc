@@ -141,6 +141,12 @@ absl::StatusOr<Config> CompleteConfig(const GivenKeys& given, const Place& file,
   EvaluationConfig& evaluation = config.run.evaluation;
   if (!evaluation.test) evaluation.central = evaluation.clients = evaluation.heldout = false;
   MACAW_RETURN_IF_ERROR(CompleteAlgorithm(given, file, registry, config));
+  if (const std::string key = KeyOfLongText(config.run); !key.empty()) {
+    const auto place = given.places.find(key);
+    return WrongKey(place == given.places.end() ? file : place->second, key, "",
+                    absl::StrCat(key, " has a text of more than ", kMostSettingBytes,
+                                 " bytes, which no node takes: write a shorter one"));
+  }
   return config;
 }
 

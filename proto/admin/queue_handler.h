@@ -18,7 +18,7 @@ struct Submission {
 
 // A file of a run that operators may have.
 struct ResultFile {
-  std::string name;  // without a folder
+  std::string name;  // below the run's folder, which may be in a folder there
   std::string path;
 };
 

@@ -12,8 +12,6 @@
 namespace macaw::fleet {
 namespace {
 
-constexpr size_t kLongestName = 128;
-
 // Flags in the first 8 bytes of a table say what it holds beside the rows. Then come the columns,
 // and the names, one per line.
 constexpr uint64_t kTokens = 1, kNames = 2, kTestRows = 4, kValidationRows = 8;
@@ -33,7 +31,7 @@ std::string Fault(const std::string& name) {
   if (name.empty()) return "is empty";
   if (std::ranges::any_of(name, IsControl))
     return "has a control character, such as a line break or a tab";
-  return name.size() > kLongestName ? absl::StrCat("has ", name.size(), " bytes") : "";
+  return name.size() > kLongestClientName ? absl::StrCat("has ", name.size(), " bytes") : "";
 }
 
 }  // namespace
@@ -47,7 +45,7 @@ absl::Status CheckNames(const std::vector<std::string>& names) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the name of client ", place, ", \"", EscapeToUtf8(HeadOf(name, kShown)),
           name.size() > kShown ? "…" : "", "\", ", fault, "; a server takes names of 1 to ",
-          kLongestName, " bytes without control characters: give the client another"));
+          kLongestClientName, " bytes without control characters: give the client another"));
     }
     if (!seen.insert(name).second) {
       return absl::InvalidArgumentError(

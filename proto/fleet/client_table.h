@@ -12,8 +12,10 @@
 
 namespace macaw::fleet {
 
-// Refuses names that no table has: empty ones, those of more than 128 bytes or with control
-// characters, and those that occur twice. The error says which and what is wrong with it.
+constexpr uint64_t kLongestClientName = 128;  // bytes
+
+// Refuses names that no table has: empty ones, those of more than kLongestClientName bytes or with
+// control characters, and those that occur twice. The error says which and what is wrong with it.
 absl::Status CheckNames(const std::vector<std::string>& names);
 
 // What a node reports about its clients. Index k is the client with place k.
@@ -27,7 +29,11 @@ struct ClientTable {
   uint64_t clients() const { return rows.size(); }
   std::string NameOf(uint64_t place) const;
 
-  // Equal tables give equal bytes: at most 16 bytes per client, plus its name.
+  // Bytes of an encoded table: its flags, and of each client at least its rows, and at most four
+  // columns and its name with the line's end.
+  static constexpr uint64_t kFlagBytes = 8, kLeastClientBytes = 4,
+                            kMostClientBytes = 4 * kLeastClientBytes + kLongestClientName + 1;
+  // Equal tables give equal bytes.
   AlignedBuffer Encode() const;
   // Refuses bytes that Encode cannot have made for this number of clients, and what CheckNames
   // refuses.

@@ -5,7 +5,9 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "core/utf8.h"
 #include "identity/verify.h"
 #include "macaw/v1/admin.grpc.pb.h"
 #include "proto/wire/address.h"
@@ -29,6 +31,15 @@ std::string NewRequestId() {
   return id;
 }
 
+// A name that had to be changed to be sent would be another's.
+absl::Status CheckName(absl::string_view what, const std::string& name) {
+  const std::string sent = ShortCleanText(name);
+  if (sent == name) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the ", what, " \"", sent,
+                   "\": write its name in UTF-8, short and without control characters"));
+}
+
 class GrpcAdminClient final : public AdminClient {
  public:
   GrpcAdminClient(std::shared_ptr<grpc::Channel> channel, std::optional<Proxy> proxy)
@@ -44,6 +55,7 @@ class GrpcAdminClient final : public AdminClient {
   }
 
   absl::StatusOr<admin::Changed> Apply(admin::Change change) override {
+    MACAW_RETURN_IF_ERROR(CheckName("node", change.node));
     v1::ChangeRequest request = Head(change.by, change.reason);
     if (!change.request_id.empty()) request.set_request_id(change.request_id);
     v1::ChangeReply reply;
@@ -69,13 +81,11 @@ class GrpcAdminClient final : public AdminClient {
   absl::StatusOr<InviteCode> Invite(const NodeInvite& node) override {
     v1::InviteRequest request;
     *request.mutable_change() = Head("", "");
-    request.set_name(CleanText(node.name));
-    request.set_role(CleanText(node.role));
+    MACAW_RETURN_IF_ERROR(CheckName("node", node.name));
+    request.set_name(node.name);
+    request.set_role(ShortCleanText(node.role));
     for (const std::string& client : node.clients) {
-      if (CleanText(client) != client) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the client \"", CleanText(client), "\": write its name in UTF-8"));
-      }
+      MACAW_RETURN_IF_ERROR(CheckName("client", client));
       request.add_clients(client);
     }
     request.set_open_for_seconds(node.open_for_seconds);
@@ -87,7 +97,8 @@ class GrpcAdminClient final : public AdminClient {
   absl::StatusOr<std::string> Revoke(const std::string& node, const std::string& reason) override {
     v1::NodeRequest request;
     *request.mutable_change() = Head("", reason);
-    request.set_name(CleanText(node));
+    MACAW_RETURN_IF_ERROR(CheckName("node", node));
+    request.set_name(node);
     v1::ChangeReply reply;
     MACAW_RETURN_IF_ERROR(CallNodes(&v1::Nodes::Stub::Revoke, request, reply));
     return reply.text();
@@ -98,8 +109,17 @@ class GrpcAdminClient final : public AdminClient {
     *request.mutable_change() = Head(submission.by, "");
     if (!submission.request_id.empty())
       request.mutable_change()->set_request_id(submission.request_id);
-    request.set_name(CleanText(submission.name));
-    request.set_plan(CleanText(submission.plan));
+    MACAW_RETURN_IF_ERROR(CheckName("run", submission.name));
+    request.set_name(submission.name);
+    // Whole: a plan that was cut could still be one, of another run.
+    if (!IsUtf8(submission.plan))
+      return absl::InvalidArgumentError("the plan is not UTF-8: write it in UTF-8");
+    if (submission.plan.size() > kMaxPlanBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("the plan has ", submission.plan.size(),
+                                                     " bytes, and a standing server takes at most ",
+                                                     kMaxPlanBytes));
+    }
+    request.set_plan(std::move(submission.plan));
     // A server bears little from a connection that it knows nothing of.
     if (request.ByteSizeLong() > kMaxFirstBytes) MACAW_RETURN_IF_ERROR(Runs().status());
     v1::ChangeReply reply;
@@ -111,7 +131,8 @@ class GrpcAdminClient final : public AdminClient {
                                        const std::string& reason) override {
     v1::WithdrawRequest request;
     *request.mutable_change() = Head(by, reason);
-    request.set_name(CleanText(run));
+    MACAW_RETURN_IF_ERROR(CheckName("run", run));
+    request.set_name(run);
     v1::ChangeReply reply;
     MACAW_RETURN_IF_ERROR(CallQueue(&v1::Queue::Stub::Withdraw, request, reply));
     return reply.text();
@@ -129,7 +150,8 @@ class GrpcAdminClient final : public AdminClient {
     grpc::ClientContext context;
     v1::ResultsRequest request;
     request.set_folders(true);
-    request.set_name(CleanText(run));
+    MACAW_RETURN_IF_ERROR(CheckName("run", run));
+    request.set_name(run);
     const auto pieces = queue_->Results(&context, request);
     absl::Status taken;
     for (v1::ResultsPiece piece; taken.ok() && pieces->Read(&piece);) {
@@ -145,8 +167,8 @@ class GrpcAdminClient final : public AdminClient {
   static v1::ChangeRequest Head(const std::string& by, const std::string& reason) {
     v1::ChangeRequest head;
     head.set_request_id(NewRequestId());
-    head.set_by(CleanText(by));
-    head.set_reason(CleanText(reason));
+    head.set_by(ShortCleanText(by));
+    head.set_reason(ShortCleanText(reason));
     return head;
   }
 

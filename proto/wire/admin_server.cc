@@ -164,7 +164,7 @@ class AdminService final : public v1::Admin::CallbackService {
                        [handle, reply](const absl::StatusOr<admin::Changed>& said) {
                          handle.End([&]() -> absl::Status {
                            if (!said.ok()) return said.status();
-                           reply->set_text(CleanText(said->text));
+                           reply->set_text(ShortCleanText(said->text));
                            return absl::OkStatus();
                          });
                        }));

@@ -61,7 +61,7 @@ auto ToSend(const T& value) {
   } else if constexpr (std::is_same_v<T, Digest>) {
     return ToWire(value);
   } else if constexpr (std::is_same_v<Rule, fleet::FreeText>) {
-    return CleanText(value);
+    return ShortCleanText(value);
   } else {
     return value;
   }
@@ -92,7 +92,7 @@ void Receive(absl::string_view name, const Wire& wire, const Rule& rule, T& valu
   } else if constexpr (std::is_same_v<T, Digest>) {
     value = f.ReadDigest(name, wire);
   } else if constexpr (std::is_same_v<Rule, fleet::FreeText>) {
-    value = CleanText(wire);
+    value = ShortCleanText(wire);
   } else if constexpr (std::is_same_v<T, std::string>) {
     if constexpr (std::is_same_v<Rule, fleet::NotEmpty>) f.Require(!wire.empty(), name, rule.why);
     value = f.Name(name, wire);

@@ -6,6 +6,7 @@
 
 #include "core/blob_digest.h"
 #include "core/status.h"
+#include "proto/fleet/client_table.h"
 #include "proto/wire/shared_memory.h"
 
 namespace macaw::wire {
@@ -94,8 +95,9 @@ absl::Status Take(const v1::Blob& m, fleet::Blob& blob, InlineBytes inline_bytes
   for (const v1::CompactForm& compact : m.compact()) {
     if (!f.status().ok()) return f.status();
     fleet::Blob form;
-    f.Require(compact.blob().compact().empty() && !compact.blob().digest().empty(), "compact",
-              "a form needs a name, and has no forms itself");
+    f.Require(compact.blob().compact().empty() && compact.blob().parts().empty() &&
+                  !compact.blob().digest().empty(),
+              "compact", "a form needs a name, and has no forms or parts itself");
     const Digest base = f.ReadDigest("compact.base", compact.base());
     if (!f.status().ok()) return f.status();
     f.Nested("compact", Take(compact.blob(), form, inline_bytes));
@@ -148,9 +150,10 @@ absl::Status Take(const v1::RunPlan& m, RunPlan& plan, InlineBytes) {
 void CheckTogether(const v1::RegisterRequest&, const fleet::RegisterRequest& request,
                    FieldChecks& f) {
   if (!request.table.named()) return;
-  constexpr uint64_t kFlags = 8, kLeast = 4, kMost = 4 + 4 + 129;  // bytes of a client
+  using fleet::ClientTable;
   const uint64_t size = request.table.size;
-  f.Require(size >= kFlags + kLeast * request.clients && size <= kFlags + kMost * request.clients,
+  f.Require(size >= ClientTable::kFlagBytes + ClientTable::kLeastClientBytes * request.clients &&
+                size <= ClientTable::kFlagBytes + ClientTable::kMostClientBytes * request.clients,
             "table", absl::StrCat(size, " bytes are no table of ", request.clients, " clients"));
 }
 

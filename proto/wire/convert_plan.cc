@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/field_checks.h"
@@ -8,6 +9,8 @@
 // The plan of a run. The plan itself defines its keys, types and ranges (plan/run_plan.h); this
 // file knows none of them.
 namespace macaw::wire {
+
+static_assert(kMaxNameBytes == kMostSettingBytes, "a checked plan can be sent");
 
 static v1::Value ToWire(const settings::Value& value) {
   v1::Value m;
@@ -54,10 +57,19 @@ static absl::Status Take(const v1::Value& m, settings::Value& value) {
   return f.status();
 }
 
+// The same error, with the key that its path does not say.
+static absl::Status Naming(const std::string& key, const absl::Status& status) {
+  if (status.ok()) return status;
+  absl::Status named(status.code(), absl::StrCat(status.message(), " (", ShortCleanText(key), ")"));
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& data) { named.SetPayload(type, data); });
+  return named;
+}
+
 static absl::Status Take(const v1::Setting& m, settings::Setting& setting) {
   FieldChecks f;
   setting.key = f.Name("key", m.key());
-  f.Nested("value", Take(m.value(), setting.value));
+  f.Nested("value", Naming(setting.key, Take(m.value(), setting.value)));
   return f.status();
 }
 
@@ -81,11 +93,11 @@ absl::StatusOr<RunPlan> FromWire(const v1::RunPlan& m, InlineBytes /*inline_byte
   if (plan.ok()) return plan;
   if (absl::IsUnimplemented(plan.status())) {
     return Refuse(v1::Refusal::REASON_VERSION,
-                  absl::StrCat(CleanText(plan.status().message()),
+                  absl::StrCat(ShortCleanText(plan.status().message()),
                                "; use the server's release here, or leave that out of the run"),
                   "run");
   }
-  return Malformed("settings", CleanText(plan.status().message()));
+  return Malformed("settings", ShortCleanText(plan.status().message()));
 }
 
 }  // namespace macaw::wire

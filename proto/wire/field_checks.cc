@@ -17,7 +17,8 @@ double FieldChecks::NotNegative(absl::string_view field, double value) {
 }
 
 std::string FieldChecks::Name(absl::string_view field, const std::string& value) {
-  Require(value.size() <= kMaxNameBytes, field, "longer than 4096 bytes");
+  Require(value.size() <= kMaxNameBytes, field,
+          absl::StrCat("longer than ", kMaxNameBytes, " bytes"));
   return status_.ok() ? value : std::string();
 }
 

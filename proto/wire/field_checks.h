@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/clock.h"
 #include "core/digest.h"
@@ -64,13 +64,6 @@ class FieldChecks {
       const absl::Status status = read(message, items.emplace_back());
       if (!status.ok()) Nested(absl::StrCat(field, "[", items.size() - 1, "]"), status);
     }
-  }
-
-  // `value` if every field was valid, else the first error.
-  template <typename T>
-  absl::StatusOr<T> Done(T value) const {
-    if (!status_.ok()) return status_;
-    return value;
   }
 
  private:

@@ -54,7 +54,7 @@ class NodesService final : public v1::Nodes::CallbackService {
           absl::StrCat(asked.reason, asked.reason.empty() ? "" : " ", "(by ", asked.by, ")");
       MACAW_RETURN_IF_ERROR(gate_->authority().Revoke(request->name(), why, absl::Now()));
       Logger("identity").Info(absl::StrCat("revoked node=", request->name(), " by=", asked.by));
-      reply->set_text(CleanText(
+      reply->set_text(ShortCleanText(
           absl::StrCat("\"", request->name(), "\" is shut out; a new invite lets it come back")));
       return absl::OkStatus();
     });

@@ -10,12 +10,11 @@
 #include "macaw/v1/admin.grpc.pb.h"
 #include "proto/wire/admin.h"
 #include "proto/wire/admin_listener.h"
+#include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 
 namespace macaw::wire {
 namespace {
-
-constexpr size_t kMostPlan = 1 << 20;  // bytes
 
 // Sends files to one caller, one after the other. What is written to a file meanwhile is left out.
 class ResultsCall final : public grpc::ServerWriteReactor<v1::ResultsPiece> {
@@ -84,8 +83,8 @@ class QueueService final : public v1::Queue::CallbackService {
     return Answer(*context, *reply, [&]() -> absl::StatusOr<std::string> {
       MACAW_ASSIGN_OR_RETURN(Asked asked, ReadChange(gate_.get(), *context, request->change()));
       if (request->name().size() > kMostText) return TooLong("name");
-      if (request->plan().size() > kMostPlan)
-        return Malformed("plan", absl::StrCat("is longer than ", kMostPlan, " bytes"));
+      if (request->plan().size() > kMaxPlanBytes)
+        return Malformed("plan", absl::StrCat("is longer than ", kMaxPlanBytes, " bytes"));
       return handler_.Submit({.request_id = std::move(asked.request_id),
                               .name = request->name(),
                               .by = std::move(asked.by),
@@ -127,7 +126,7 @@ class QueueService final : public v1::Queue::CallbackService {
   static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context,
                                           v1::ChangeReply& reply, const Call& call) {
     const absl::StatusOr<std::string> said = call();
-    if (said.ok()) reply.set_text(CleanText(*said));
+    if (said.ok()) reply.set_text(ShortCleanText(*said));
     grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
     reactor->Finish(ToGrpc(said.status()));
     return reactor;

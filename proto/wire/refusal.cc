@@ -52,7 +52,7 @@ absl::Status Refuse(v1::Refusal::Reason reason, absl::string_view message, absl:
                     const Digest& digest) {
   v1::Refusal refusal;
   refusal.set_reason(reason);
-  refusal.set_where(CleanText(where));
+  refusal.set_where(ShortCleanText(where));
   if (!digest.IsZero()) refusal.set_digest(digest.bytes.data(), digest.bytes.size());
   return WithRefusal(CodeOf(reason), message, refusal);
 }
@@ -80,7 +80,8 @@ absl::Status Within(absl::string_view outer, const absl::Status& status) {
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const auto payload = status.GetPayload(kPayload);
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), CleanText(status.message()),
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      ShortCleanText(status.message()),
                       payload.has_value() ? std::string(*payload) : std::string());
 }
 
@@ -94,7 +95,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
   return result;
 }
 
-std::string CleanText(absl::string_view text) {
+std::string ShortCleanText(absl::string_view text) {
   std::string clean;
   text = HeadOf(text, kMaxTextBytes);
   while (!text.empty()) {

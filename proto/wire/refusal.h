@@ -26,7 +26,8 @@ absl::Status Within(absl::string_view outer, const absl::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
-// Makes a text safe to send: at most kMaxTextBytes, and only what a protobuf string may hold.
-std::string CleanText(absl::string_view text);
+// A text that is safe to send and to show: its first kMaxTextBytes, with "?" for what a protobuf
+// string may not hold and for control characters but line breaks.
+std::string ShortCleanText(absl::string_view text);
 
 }  // namespace macaw::wire

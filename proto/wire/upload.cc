@@ -49,6 +49,10 @@ TimePoint Upload::last_used() const {
   absl::MutexLock lock(&mutex_);
   return last_used_;
 }
+void Upload::Touch() {
+  absl::MutexLock lock(&mutex_);
+  last_used_ = clock_.Now();
+}
 
 absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
                             std::span<const std::span<const std::byte>> data) {

@@ -66,6 +66,7 @@ class Upload : public std::enable_shared_from_this<Upload> {
   bool complete() const ABSL_LOCKS_EXCLUDED(mutex_);
   bool failed() const ABSL_LOCKS_EXCLUDED(mutex_);  // the digest is wrong, or it was dropped
   TimePoint last_used() const ABSL_LOCKS_EXCLUDED(mutex_);
+  void Touch() ABSL_LOCKS_EXCLUDED(mutex_);  // it is used now
 
   // Stores a chunk that begins at or before the end of the stored bytes; bytes that are already
   // stored are skipped. After REASON_CHECKSUM or REASON_OFFSET all earlier bytes are kept.

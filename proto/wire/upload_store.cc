@@ -66,15 +66,38 @@ void UploadStore::Drop(Entry& entry) {
   if (entry.upload != nullptr) std::exchange(entry.upload, nullptr)->Drop();
 }
 
-void UploadStore::Sweep(const fleet::UploadOffer& newest) {
+bool UploadStore::HasFile(const Entry& entry) {
+  const auto memory = entry.memory.lock();
+  return memory != nullptr && memory->file != nullptr;
+}
+
+TimePoint UploadStore::LastUse(const Key& key, const Upload& upload) {
+  using fleet::BlobPurpose;
+  TimePoint last = upload.last_used();
+  if (std::get<BlobPurpose>(key) == BlobPurpose::kPopulation) return last;
+  // The sums of a commit wait while its records arrive.
+  for (const BlobPurpose purpose : {BlobPurpose::kSums, BlobPurpose::kRecords}) {
+    const auto [first, end] = Of(std::get<SessionId>(key), purpose);
+    for (auto it = first; it != end; ++it)
+      if (it->second.upload != nullptr) last = std::max(last, it->second.upload->last_used());
+  }
+  return last;
+}
+
+void UploadStore::Sweep(const Key& own, const fleet::UploadOffer& newest) {
   const TimePoint oldest = clock_.Now() - options_.idle;
+  // Compared without adding, so that no size can overflow.
+  const uint64_t half = options_.budget_bytes / 2, used = used_->load();
+  const uint64_t more = entries_.contains(own) ? 0 : newest.size;
+  const bool is_short = used > half || more > half - used;
   for (auto& [key, entry] : entries_) {
     if (entry.upload == nullptr) continue;
     const bool of_session = std::get<fleet::BlobPurpose>(key) != fleet::BlobPurpose::kPopulation;
     if (entry.upload->failed() ||
         (of_session && (entry.round < newest.round || !open_(std::get<SessionId>(key))))) {
       Drop(entry);
-    } else if (entry.upload->last_used() < oldest) {
+    } else if (key != own && (is_short || !of_session || HasFile(entry)) &&
+               LastUse(key, *entry.upload) < oldest) {
       std::exchange(entry.upload, nullptr)->Park();
     }
   }
@@ -160,12 +183,13 @@ UploadStore::Begun UploadStore::BeginLocked(const fleet::UploadOffer& offer,
                                             std::shared_ptr<Upload>& made) {
   using fleet::UploadVerdict;
   const bool shared = offer.purpose == fleet::BlobPurpose::kPopulation;
-  Sweep(offer);
   const Key key{offer.session, offer.purpose, offer.digest};
+  Sweep(key, offer);
   if (const auto found = entries_.find(key); found != entries_.end()) {
     const auto memory = found->second.memory.lock();
     if (memory != nullptr && memory->bytes().size() == offer.size) {
       const auto& upload = found->second.upload;
+      if (upload != nullptr) upload->Touch();
       if (upload == nullptr || upload->complete()) return {UploadVerdict::kHave, 0};
       if (!upload->loaded()) return {UploadVerdict::kBusy, 0};
       return {UploadVerdict::kSend, upload->received()};
@@ -217,7 +241,10 @@ std::shared_ptr<const AlignedBuffer> UploadStore::Get(SessionId session, fleet::
   absl::MutexLock lock(&mutex_);
   const auto it = entries_.find({session, purpose, digest});
   if (it == entries_.end()) return nullptr;
-  if (it->second.upload != nullptr) return it->second.upload->bytes();
+  if (it->second.upload != nullptr) {
+    it->second.upload->Touch();
+    return it->second.upload->bytes();
+  }
   const auto memory = it->second.memory.lock();
   return memory == nullptr ? nullptr
                            : std::shared_ptr<const AlignedBuffer>(memory, &memory->bytes());

@@ -27,17 +27,20 @@ namespace macaw::wire {
 // offered before there are sessions: its "session" is the caller's own number (CallerNumber in
 // service.h; 0: callers without a name share it), and all populations together have a budget of
 // their own. A complete blob is held until a request claims it, and afterwards as long as the
-// handler keeps it. Begin removes uploads that were not used for `idle`, uploads of sessions that
-// have ended, and uploads of rounds before the newest one. With `partials`, uploads of sessions are
-// written to files as they arrive, and the next store with this folder continues with them; an
-// upload that was not used for `idle` leaves memory, and its file stays. Thread-safe.
+// handler keeps it. Begin removes uploads of sessions that have ended, uploads of rounds before the
+// newest one, and populations that were not used for `idle`. An upload of a session is idle when
+// the session has used none of its uploads for so long. It goes where memory is short: where all
+// uploads and the offered blob take more than half of the budget. The offered blob stays. With
+// `partials`, uploads of sessions are written to files as they arrive, and the next store with this
+// folder continues with them; an idle upload leaves memory in any case, and its file stays.
+// Thread-safe.
 class UploadStore {
  public:
   struct Options {
     uint64_t max_blob_bytes = 0;
     uint64_t budget_bytes = 0;  // all uploads whose bytes are in memory, claimed ones included
     uint64_t population_budget_bytes = 0;  // the same for uploads outside of sessions
-    Duration idle = FromSeconds(60);
+    Duration idle = FromSeconds(60);       // docs/guides/networks.md
     // Whether digests are checked on arrival. The digest of the population is always checked, since
     // many callers share it once it is complete. The checksum of a chunk is always checked, too.
     bool verify = true;
@@ -79,7 +82,12 @@ class UploadStore {
 
   static bool Gone(const Entry& entry) { return entry.upload == nullptr && entry.memory.expired(); }
   static void Drop(Entry& entry);
-  void Sweep(const fleet::UploadOffer& newest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `own`: the offer's.
+  void Sweep(const Key& own, const fleet::UploadOffer& newest)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool HasFile(const Entry& entry);
+  // When the upload was used, or another one of its session.
+  TimePoint LastUse(const Key& key, const Upload& upload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes the upload, unless the answer is another than kSend.
   Begun BeginLocked(const fleet::UploadOffer& offer, std::shared_ptr<const AlignedBuffer> mapped,
                     std::shared_ptr<Upload>& made) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

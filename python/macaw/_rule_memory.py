@@ -26,19 +26,26 @@ class Arena:
         self.views: dict[str, list[Array]] = {}
         self.names: dict[str, list[str]] = fields["names"]
         self.refs: dict[int, list[Any]] = {}
+        self.of_model: set[int] = set()  # the views that have the model's tensors
         for kind, places in fields["places"].items():
             self.views[kind] = [self.view(place) for place in places]
             for number, view in enumerate(self.views[kind]):
                 self.refs[id(view)] = [kind, number]
+                if places[number][3]:
+                    self.of_model.add(id(view))
                 view.flags.writeable = kind in fields["writable"]
         self.used = 0  # scratch places of this turn
         self.down = self.state = {}  # type: dict[str, Array]
         self.sent: list[int] = []  # channels down of the round
 
     def view(self, place: Sequence[Any]) -> Array:
-        offset, size, dtype = place
+        offset, size, dtype, _ = place
         view: Array = np.ndarray((size,), dtype, self.bytes, offset)
         return view
+
+    def layout_of(self, view: Array, model: Layout) -> Layout | None:
+        """The model's layout for a view that has its tensors; None for one of numbers."""
+        return model if id(view) in self.of_model else None
 
     def scratch(self) -> Array:
         places = self.views["scratch"]

@@ -18,6 +18,7 @@ import sys
 import traceback
 import types
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +220,7 @@ class _Worker:
                                 f"have; it has: {has}")  # fmt: skip
             number = names.index(name)
             place = places[number]
-            layout = self.setup.layout if place.size == self.setup.layout.size else None
+            layout = arena.layout_of(place, self.setup.layout)
             refs[name] = arena.take(value, place, f"conclude: the {what} {name!r}", layout)
         return refs
 
@@ -236,14 +237,14 @@ class _Worker:
         ctx.setup = self.setup
         ctx.layout = self.setup.layout
         vectors = zip(arena.names["server"], arena.views["server"])
-        ctx._vectors = _Placed("server's vector", vectors, self._put)
+        ctx._vectors = _Placed("server's vector", vectors, partial(self._put, arena))
         ctx.numbers = _Named("server's number", question["numbers"].items())
         ctx._metrics = {}
         return ctx
 
-    def _put(self, what: str, place: Any, value: Any) -> None:
+    def _put(self, arena: Arena, what: str, place: Any, value: Any) -> None:
         """Copies what the rule assigns to a vector of the server, or to a tensor of one."""
-        layout = self.setup.layout if place.shape == (self.setup.layout.size,) else None
+        layout = arena.layout_of(place, self.setup.layout)
         copied = np.zeros_like(place)  # first, since the value may be made of the vector's tensors
         copy_into(value, copied, what, layout)
         place[...] = copied

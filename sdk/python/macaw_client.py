@@ -69,14 +69,20 @@ class _Memory:
         if not isinstance(weights, dict) or weights.keys() != ends.keys():
             names = sorted(weights) if isinstance(weights, dict) else type(weights).__name__
             raise TypeError(f"train returned {names} instead of the weights {sorted(ends)}")
+        size = max((t["offset"] + ends[t["name"]].nbytes for t in self.layout), default=0)
+        memory = np.ndarray(size, np.uint8, self.bytes, self.places["end"])
+        moved = {}
         for name, end in ends.items():
             array = weights[name]
             array = array.detach().cpu().numpy() if hasattr(array, "detach") else np.asarray(array)
             if array.shape != end.shape or array.dtype != end.dtype:
                 raise TypeError(f"train returned {name} as {array.dtype}{list(array.shape)}, "
                                 f"the model has {end.dtype}{list(end.shape)}")
-            if not np.shares_memory(array, end):
-                end[...] = array
+            if array.ctypes.data != end.ctypes.data or array.strides != end.strides:
+                # Another view of this memory would change while the others are written.
+                moved[name] = array.copy() if np.may_share_memory(array, memory) else array
+        for name, array in moved.items():
+            ends[name][...] = array
 
 
 class _Rows:

@@ -12,8 +12,8 @@ namespace macaw::sdk::rules {
 namespace {
 
 // How many elements of a place the rule sees: a channel of numbers has no gap behind them.
-uint64_t ElementsOf(const ParameterLayout& layout) {
-  return layout.entries().size() == 1 ? layout.entries()[0].size : layout.size();
+uint64_t ElementsOf(const NamedPlace& place) {
+  return place.of_model ? place.layout->size() : place.layout->entries()[0].size;
 }
 
 // Whether some element's exponent has all bits set. Written so that compilers vectorise it.
@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Make(Places places) {
     const char* const name = NameOf(kind);
     described[name] = names[name] = nlohmann::json::array();
     for (const NamedPlace& item : items) {
-      described[name].push_back({arena->vectors_->OffsetOf(place++), ElementsOf(*item.layout),
-                                 std::string(Name(item.layout->dtype()))});
+      described[name].push_back({arena->vectors_->OffsetOf(place++), ElementsOf(item),
+                                 std::string(Name(item.layout->dtype())), item.of_model});
       names[name].push_back(item.name);
     }
   }

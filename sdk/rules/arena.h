@@ -23,6 +23,7 @@ const char* NameOf(Kind kind);
 struct NamedPlace {
   std::string name;  // may be empty
   LayoutPtr layout;
+  bool of_model = false;  // it has the model's tensors; else it is a channel of numbers
 };
 
 // The vectors that a rule's process shares, by kind and number. One thread at a time.

@@ -98,11 +98,14 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
   }
 
   Arena::Places Places() const {
-    std::vector<NamedPlace> down, state, up, ends(kMostStages, {"", layout_}),
-        scratch(kMostScratch, {"", layout_});
-    for (const auto& item : schema_.travels.down) down.push_back({item.name, item.layout});
-    for (const auto& item : schema_.travels.state) state.push_back({item.name, item.layout});
-    for (const auto& item : schema_.travels.up) up.push_back({item.name, item.layout});
+    const NamedPlace own{.layout = layout_, .of_model = true};
+    std::vector<NamedPlace> down, state, up, ends(kMostStages, own), scratch(kMostScratch, own);
+    const auto place = [&](const auto& item) {
+      return NamedPlace{item.name, item.layout, schema_.OfModel(item.layout)};
+    };
+    for (const auto& item : schema_.travels.down) down.push_back(place(item));
+    for (const auto& item : schema_.travels.state) state.push_back(place(item));
+    for (const auto& item : schema_.travels.up) up.push_back(place(item));
     return {{Kind::kDown, down},  {Kind::kState, state}, {Kind::kUp, up},
             {Kind::kNext, state}, {Kind::kEnd, ends},    {Kind::kScratch, scratch}};
   }

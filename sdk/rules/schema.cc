@@ -52,7 +52,7 @@ std::vector<algorithms::NamedLayout> LayoutsOf(const Json& items, const LayoutPt
 }
 
 absl::StatusOr<RuleSchema> SchemaIn(const Json& said, const algorithms::Setup& setup) {
-  RuleSchema schema;
+  RuleSchema schema{.model = setup.layout};
   for (const Json& item : said.at("down")) {
     schema.travels.down.push_back({item.at("name").get<std::string>(), LayoutOf(item, setup.layout),
                                    PhasesOf(item.at("phases"))});

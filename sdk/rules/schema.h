@@ -15,10 +15,13 @@ namespace macaw::sdk::rules {
 
 // What a rule's schema() says.
 struct RuleSchema {
+  LayoutPtr model;  // its places share it with the run; each other place has a layout of its own
   algorithms::Schema travels;
   // What the server half keeps: first the channels down, in their order.
   std::vector<algorithms::NamedLayout> server;
   std::map<std::string, double> numbers;
+
+  bool OfModel(const LayoutPtr& layout) const { return layout == model; }
 };
 
 // What the file says of one rule (Interpreter::rules).

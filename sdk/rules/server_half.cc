@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -17,7 +18,8 @@ class ServerHalf final : public algorithms::ServerAlgorithm {
                                                           const FlatVector& model) {
     auto half = std::unique_ptr<ServerHalf>(new ServerHalf(rule, std::move(opened)));
     std::vector<NamedPlace> places;
-    for (const auto& item : half->schema_.server) places.push_back({item.name, item.layout});
+    for (const auto& item : half->schema_.server)
+      places.push_back({item.name, item.layout, half->schema_.OfModel(item.layout)});
     MACAW_ASSIGN_OR_RETURN(half->kept_, Arena::Make({{Kind::kServer, std::move(places)}}));
     half->kept_->Put(model.view(), Kind::kServer, 0);
     if (rule.begins) MACAW_RETURN_IF_ERROR(half->Change("begin"));
@@ -36,12 +38,15 @@ class ServerHalf final : public algorithms::ServerAlgorithm {
     std::vector<NamedPlace> places;
     Json channels = Json::array();
     std::vector<ConstVectorView> values;
-    const auto place = [&](const FlatVector& vector) {
-      places.push_back({"", vector.layout()});
-      values.push_back(vector.view());
-      return values.size() - 1;
-    };
     for (const aggregation::AggregatedChannel& channel : aggregate.channels) {
+      const auto known =
+          std::ranges::find(schema_.travels.up, channel.name, &aggregation::ChannelSpec::name);
+      const bool of_model = known != schema_.travels.up.end() && schema_.OfModel(known->layout);
+      const auto place = [&](const FlatVector& vector) {
+        places.push_back({"", vector.layout(), of_model});
+        values.push_back(vector.view());
+        return values.size() - 1;
+      };
       Json value, collected = Json::array();
       if (!channel.value.empty()) value = place(channel.value);
       for (const auto& [client, vector] : channel.collected)

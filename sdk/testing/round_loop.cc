@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/local_work.h"
@@ -167,6 +168,17 @@ std::vector<RoundLoop::Turn> RoundLoop::TurnsOf(const std::vector<size_t>& cohor
 
 absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost,
                               const std::map<size_t, uint32_t>& staleness) {
+  for (const auto& [client, age] : staleness) {
+    if (age == 0) continue;
+    if (!setup_.asynchronous) {
+      return absl::InvalidArgumentError(absl::StrCat("client ", client, " began ", age,
+                                                     " rounds before: set Options::asynchronous"));
+    }
+    if (age > round_) {
+      return absl::InvalidArgumentError(absl::StrCat("client ", client, " began ", age,
+                                                     " rounds before, and there were ", round_));
+    }
+  }
   ++round_;
   if (setup_.asynchronous)
     models_.push_back(FlatVector::CopyOf(server_->Model(), SentModelLayout(schema_)));
@@ -294,6 +306,8 @@ absl::Status RoundLoop::ForgetStates() {
 }
 
 absl::Status RoundLoop::ResumeFrom(const RoundLoop& other) {
+  if (setup_.asynchronous && other.models_.size() != other.round_)
+    return absl::InvalidArgumentError("the other loop has kept no models: it is not asynchronous");
   const ServerState saved = other.server_->Save();
   std::vector<LayoutPtr> layouts = {setup_.layout, SentModelLayout(schema_)};
   for (const DownChannel& channel : schema_.down) layouts.push_back(channel.layout);
@@ -305,6 +319,8 @@ absl::Status RoundLoop::ResumeFrom(const RoundLoop& other) {
     states_[client].clear();
     for (const FlatVector& item : other.states_[client]) states_[client].push_back(item.Clone());
   }
+  models_.clear();
+  for (const FlatVector& model : other.models_) models_.push_back(model.Clone());
   round_ = other.round_;
   return absl::OkStatus();
 }

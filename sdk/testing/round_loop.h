@@ -51,7 +51,7 @@ class RoundLoop {
 
   // One round with these clients, in this order. For clients in `lost`, neither the contribution
   // nor the state counts, as if their worker had died. With Options::asynchronous a client may have
-  // begun `staleness` rounds before, by client.
+  // begun `staleness` rounds before, by client; there must have been as many.
   absl::Status Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost = {},
                      const std::map<size_t, uint32_t>& staleness = {});
   // Rounds with all clients.

@@ -58,6 +58,36 @@ RoundLoop Pulled(const Description& rule, const std::vector<double>& targets, ui
           {.steps = 1, .start = {0}, .lr = 0.5, .cohort = {.size = size}, .asynchronous = true}};
 }
 
+// Of the loop itself: it keeps the models that older turns begin from, also when it goes on.
+TEST(AsynchronousLoop, GoesOnFromAnothersOlderModels) {
+  const Description rule = Asynchronous(Builtin("fedavg"), Buffered());
+  RoundLoop whole = Pulled(rule, {2, 8}, 2), begun = Pulled(rule, {2, 8}, 2);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(whole.Round({0, 1}).ok());
+    ASSERT_TRUE(begun.Round({0, 1}).ok());
+  }
+  RoundLoop resumed = Pulled(rule, {2, 8}, 2);
+  ASSERT_TRUE(resumed.ResumeFrom(begun).ok());
+  ASSERT_TRUE(whole.Round({0, 1}, {}, {{0, 3}, {1, 2}}).ok());
+  ASSERT_TRUE(resumed.Round({0, 1}, {}, {{0, 3}, {1, 2}}).ok());
+  EXPECT_EQ(resumed.ModelDigest(), whole.ModelDigest());
+}
+
+TEST(AsynchronousLoop, RefusesRoundsThatThereWereNot) {
+  RoundLoop loop = Pulled(Asynchronous(Builtin("fedavg"), Buffered()), {2, 8}, 2);
+  EXPECT_THAT(std::string(loop.Round({0, 1}, {}, {{1, 1}}).message()),
+              HasSubstr("client 1 began 1 rounds before, and there were 0"));
+  ASSERT_TRUE(loop.Round({0, 1}).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(loop.Round({0, 1}, {}, {{0, 2}})));
+  EXPECT_TRUE(loop.Round({0, 1}, {}, {{0, 1}}).ok()) << "a refused round is none";
+  RoundLoop synchronous(Builtin("fedavg"), Q4(), {});
+  ASSERT_TRUE(synchronous.Rounds(2).ok());
+  EXPECT_THAT(std::string(synchronous.Round({0, 1}, {}, {{0, 1}}).message()),
+              HasSubstr("Options::asynchronous"));
+  RoundLoop other = Pulled(Asynchronous(Builtin("fedavg"), Buffered()), {2, 8}, 2);
+  EXPECT_TRUE(absl::IsInvalidArgument(other.ResumeFrom(synchronous)));
+}
+
 // s(τ) = 1/√(1 + τ), as algorithm 1 of the paper, and not 1/(1 + √τ).
 TEST(Discount, IsThatOfThePaper) {
   const AsynchronousConfig paper;

@@ -62,6 +62,17 @@ TEST(ConfigErrors, RefuseSizesAndTimesThatCannotBeMeant) {
     EXPECT_THAT(Refusal(With(text)), HasSubstr(", 1e+09]")) << text;
 }
 
+// The wire would refuse it, in the run's first minute.
+TEST(ConfigErrors, RefuseATextThatIsTooLongForTheWire) {
+  const auto with = [](size_t size) {
+    return With(absl::StrCat("[run]\nname = \"", std::string(size, 'x'), "\"\n"));
+  };
+  EXPECT_EQ(Refusal(with(4097)),
+            "exp.toml:8: run.name has a text of more than 4096 bytes, which no node takes: write a "
+            "shorter one");
+  EXPECT_TRUE(Parse(with(4096)).ok());
+}
+
 TEST(ConfigErrors, SayWhatIsExpectedAndWhatWasFound) {
   EXPECT_EQ(Refusal(With("[local]\nlr = \"fast\"\n")),
             "exp.toml:8: local.lr must be a number > 0, found \"fast\"");

@@ -185,6 +185,84 @@ TEST(AdminListener, OtherMachinesAreRefusedByName) {
   EXPECT_THAT(std::string(server.status().message()), HasSubstr("0.0.0.0"));
 }
 
+class FakeQueue final : public admin::QueueHandler {
+ public:
+  absl::StatusOr<std::string> Submit(const admin::Submission& submission) override {
+    submitted.push_back(submission);
+    return "queued";
+  }
+  absl::StatusOr<std::string> Withdraw(const std::string& name, const std::string&,
+                                       const std::string&) override {
+    named.push_back(name);
+    return "withdrawn";
+  }
+  std::string Runs() override { return "[]"; }
+  absl::StatusOr<std::vector<admin::ResultFile>> Results(const std::string& name) override {
+    named.push_back(name);
+    return std::vector<admin::ResultFile>();
+  }
+
+  std::vector<admin::Submission> submitted;
+  std::vector<std::string> named;
+};
+
+class AdminQueue : public testing::Test {
+ protected:
+  AdminQueue()
+      : server_(*AdminServer::Start({.listen = "unix:" + (folder_ / "admin.sock")}, queue_)),
+        client_(*AdminClient::Dial(server_->address(), std::nullopt)) {}
+
+  const TemporaryFolder folder_;
+  FakeQueue queue_;
+  std::unique_ptr<AdminServer> server_;
+  std::unique_ptr<AdminClient> client_;
+};
+
+TEST_F(AdminQueue, APlanArrivesByteForByte) {
+  std::string plan = "[run]\r\nrounds\t= 3\r\n# caf\u00e9 \u0085\n";
+  const std::string small = plan;
+  while (plan.size() < 5'000) plan += "# a line that is no key\n";
+  std::string largest = plan + "[round]\ntarget = 2\n# ";
+  largest.resize(1 << 20, 'x');
+  for (const std::string& sent : {small, plan, largest}) {
+    const auto said = client_->Submit({.name = "a run", .by = "ada", .plan = sent});
+    ASSERT_TRUE(said.ok()) << said.status();
+    EXPECT_EQ(queue_.submitted.back().plan, sent);
+    EXPECT_EQ(queue_.submitted.back().name, "a run");
+  }
+}
+
+TEST_F(AdminQueue, APlanThatCannotTravelIsRefusedBeforeItIsSent) {
+  const auto message = [&](std::string plan) {
+    return std::string(client_->Submit({.name = "a", .plan = std::move(plan)}).status().message());
+  };
+  EXPECT_THAT(message(std::string((1 << 20) + 1, '#')),
+              AllOf(HasSubstr("1048577 bytes"), HasSubstr("1048576")));
+  EXPECT_THAT(message("# caf\xe9\n"), HasSubstr("UTF-8"));
+  EXPECT_TRUE(queue_.submitted.empty());
+}
+
+TEST_F(AdminQueue, ANameThatWouldArriveAsAnotherIsRefused) {
+  for (const std::string& name :
+       {std::string("a\tb"), std::string("caf\xe9"), std::string(2049, 'x')}) {
+    const auto nothing = [](const admin::ResultPiece&) { return absl::OkStatus(); };
+    const absl::Status said[] = {
+        client_->Submit({.name = name}).status(),
+        client_->Withdraw(name, "ada", "").status(),
+        client_->Results(name, nothing),
+        client_->Invite({.name = name, .role = "device"}).status(),
+        client_->Invite({.name = "x", .role = "device", .clients = {name}}).status(),
+        client_->Revoke(name, "").status(),
+        client_->Apply({.action = Action::kAdmit, .node = name}).status()};
+    for (const absl::Status& status : said) {
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("write its name"));
+    }
+  }
+  EXPECT_TRUE(queue_.submitted.empty());
+  EXPECT_TRUE(queue_.named.empty());
+}
+
 class AdminOverTls : public testing::Test {
  protected:
   AdminOverTls() {

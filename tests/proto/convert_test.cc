@@ -6,7 +6,14 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "core/blob_digest.h"
+#include "proto/fleet/client_table.h"
+#include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/shared_memory.h"
 #include "testing/random_message.h"
@@ -61,6 +68,49 @@ TEST(Convert, KeepsTheKindOfEveryAlgorithmParameter) {
   EXPECT_EQ(back->local.class_weights, run.local.class_weights);
   EXPECT_EQ(back->local.shuffle, run.local.shuffle);
   EXPECT_EQ(back->contribution_bound, run.contribution_bound);
+}
+
+// Settings are checked before a run begins (KeyOfLongText), and then the wire takes them.
+TEST(Convert, TakesTextsOfAPlanUpToTheLengthThatItsCheckAllows) {
+  for (const size_t size : {kMostSettingBytes, kMostSettingBytes + 1}) {
+    const std::string text(size, 'x');
+    RunPlan parameter, key, list;
+    parameter.algorithm = {.name = "mine", .parameters = {{"note", text}}};
+    key.name = text;
+    list.model.layers = {"linear 3", text};
+    const std::pair<const RunPlan*, const char*> plans[] = {
+        {&parameter, "algorithm.mine.note"}, {&key, "run.name"}, {&list, "model.layers"}};
+    for (const auto& [plan, where] : plans) {
+      const absl::Status status = FromWire(ToWire(*plan)).status();
+      EXPECT_EQ(status.ok(), size == kMostSettingBytes) << status;
+      EXPECT_EQ(KeyOfLongText(*plan), status.ok() ? "" : where);
+      if (!status.ok()) {
+        EXPECT_THAT(std::string(status.message()), HasSubstr(where));
+      }
+    }
+  }
+}
+
+TEST(Convert, TakesEveryTableOfClientsThatAServerTakes) {
+  for (const uint64_t clients : {uint64_t{0}, uint64_t{1}, uint64_t{3}}) {
+    for (int columns = 0; columns < 16; ++columns) {
+      fleet::ClientTable table{.rows = std::vector<uint32_t>(clients, 7)};
+      if ((columns & 1) != 0) table.tokens = table.rows;
+      if ((columns & 2) != 0) table.test_rows = table.rows;
+      if ((columns & 4) != 0) table.validation_rows = table.rows;
+      for (uint64_t k = 0; (columns & 8) != 0 && k < clients; ++k)
+        table.names.emplace_back(fleet::kLongestClientName, static_cast<char>('a' + k));
+      auto bytes = std::make_shared<AlignedBuffer>(table.Encode());
+      ASSERT_TRUE(fleet::ClientTable::Decode(std::as_const(*bytes).bytes(), clients).ok());
+      fleet::RegisterRequest request = *FromWire(RandomMessage(1).Make<v1::RegisterRequest>());
+      request.clients = clients;
+      request.table = {.digest = BlobDigest(std::as_const(*bytes).bytes()),
+                       .size = bytes->size(),
+                       .bytes = bytes};
+      const auto back = FromWire(ToWire(request, InlineRule{.max_inline = 1000}));
+      EXPECT_TRUE(back.ok()) << clients << " clients, columns " << columns << ": " << back.status();
+    }
+  }
 }
 
 // Each column of a message, one value short or one too long: refused by its name.
@@ -262,6 +312,14 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
   ExpectRefused(plan("local.lr", [](v1::Value& value) { value.set_real(-1); }), "settings");
   ExpectRefused(plan("run.dtype", [](v1::Value& value) { value.set_text("float8"); }), "settings");
   ExpectRefused(plan("local.lr", [](v1::Value&) {}), "settings[0].value.value");
+  const std::string longest(kMaxNameBytes, 'x');
+  const auto text = [&](std::string words) {
+    return plan("run.name", [&](v1::Value& value) { value.set_text(words); });
+  };
+  EXPECT_TRUE(FromWire(text(longest)).ok());
+  ExpectRefused(text(longest + "x"), "settings[0].value.text");
+  EXPECT_THAT(std::string(FromWire(text(longest + "x")).status().message()),
+              HasSubstr("longer than 4096 bytes (run.name)"));
   ExpectRefused(plan("model.layers",
                      [](v1::Value& value) { value.mutable_list()->add_values()->mutable_list(); }),
                 "settings[0].value.values[0].value");
@@ -277,6 +335,12 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
                   v1::Blob& form = *m.add_compact()->mutable_blob();
                   form = ToWire(fleet::RandomBlob(5, 2), InlineRule{});
                   *form.add_compact()->mutable_blob() = form;
+                }),
+                "compact");
+  ExpectRefused(forms([](v1::Blob& m) {
+                  v1::Blob& form = *m.add_compact()->mutable_blob();
+                  form = ToWire(fleet::RandomBlob(5, 2), InlineRule{});
+                  for (int i = 0; i < 2; ++i) *form.add_parts() = form;
                 }),
                 "compact");
   ExpectRefused(forms([](v1::Blob& m) {
@@ -326,11 +390,13 @@ TEST(Refusals, FreeTextIsMadeFitForAString) {
       .reason = std::string("bad \xff\xfe\0 bytes", 13) + std::string(10'000, 'x')};
   const v1::CommitReply message = ToWire(reply, InlineRule{});
   EXPECT_THAT(message.reason(), StartsWith("bad ???"));
-  EXPECT_EQ(CleanText("\u65e5\u672c \u2026\n"), "\u65e5\u672c \u2026\n")
+  EXPECT_EQ(ShortCleanText("\u65e5\u672c \u2026\n"), "\u65e5\u672c \u2026\n")
       << "names are told as they are";
-  EXPECT_EQ(CleanText("a\u009b1m\x1b[\xe2\x80"), "a??1m?[??") << "and drive no terminal";
-  EXPECT_LE(CleanText(std::string(4095, 'x') + "\u65e5").size(), 4096u);
-  EXPECT_LE(message.reason().size(), 4096u);
+  EXPECT_EQ(ShortCleanText("a\u009b1m\x1b[\xe2\x80"), "a??1m?[??") << "and drive no terminal";
+  EXPECT_EQ(ShortCleanText(std::string(kMaxTextBytes - 1, 'x') + "\u65e5"),
+            std::string(kMaxTextBytes - 1, 'x'))
+      << "no half character";
+  EXPECT_LE(message.reason().size(), kMaxTextBytes);
   EXPECT_TRUE(FromWire(message).ok());
 }
 

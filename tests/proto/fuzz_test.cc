@@ -46,7 +46,8 @@ std::string Mutated(RandomStream& stream, std::string bytes) {
   return bytes;
 }
 
-// Parses and converts; a refusal must be typed. Returns whether the bytes were accepted.
+// Parses and converts; a refusal must be typed. What was accepted is sent again as a message that
+// is accepted, too, and is sent again as the same. Returns whether the bytes were accepted.
 template <typename Message, typename F>
 bool Feed(const std::string& bytes, F again) {
   Message message;
@@ -56,7 +57,13 @@ bool Feed(const std::string& bytes, F again) {
     EXPECT_NE(ReasonOf(value.status()), v1::Refusal::REASON_UNSPECIFIED) << value.status();
     return false;
   }
-  EXPECT_GE(again(*value).ByteSizeLong(), 0u);
+  const Message sent = again(*value);
+  const auto back = FromWire(sent);
+  if (!back.ok()) {
+    ADD_FAILURE() << back.status() << "\n" << sent.DebugString();
+    return true;
+  }
+  EXPECT_EQ(again(*back).SerializeAsString(), sent.SerializeAsString()) << sent.DebugString();
   return true;
 }
 

@@ -316,6 +316,65 @@ TEST_F(UploadStoreTest, DropsWhatNobodyTouches) {
   EXPECT_EQ(store_.used_bytes(), 10'001u);
 }
 
+TEST_F(UploadStoreTest, ContinuesAfterALongSilence) {
+  const Blob blob = RandomBlob(9000, 1);
+  Begin(blob.digest, 9000);
+  ASSERT_TRUE(Send(blob, 0, 4000).ok());
+  clock_.Advance(FromSeconds(1000));
+  const auto begun = Begin(blob.digest, 9000);
+  EXPECT_EQ(begun.verdict, UploadVerdict::kSend);
+  EXPECT_EQ(begun.offset, 4000u);
+  // Also where another session has brought something meanwhile, and there is memory for both.
+  clock_.Advance(FromSeconds(1000));
+  Begin(DigestOf("another"), 3000, kOther);
+  EXPECT_EQ(Begin(blob.digest, 9000).offset, 4000u);
+  ASSERT_TRUE(Send(blob, 4000, 5000).ok());
+  EXPECT_TRUE(AwaitComplete(blob).ok());
+}
+
+TEST_F(UploadStoreTest, KeepsTheSumsOfACommitWhileItsRecordsArriveSlowly) {
+  const Blob sums = RandomBlob(9000, 1), records = RandomBlob(9000, 2);
+  Begin(sums.digest, 9000);
+  ASSERT_TRUE(Send(sums, 0, 9000).ok());
+  ASSERT_TRUE(AwaitComplete(sums).ok());
+  Begin(records.digest, 9000, kSession, BlobPurpose::kRecords);
+  for (uint64_t at = 0; at < 9000; at += 3000) {
+    clock_.Advance(FromSeconds(50));
+    ASSERT_TRUE(Send(records, at, 3000).ok());
+    Begin(DigestOf(std::to_string(at)), 1, kOther);  // memory is short
+  }
+  EXPECT_NE(Get(sums), nullptr);
+}
+
+TEST_F(UploadStoreTest, WhatIsOfferedOrReadIsInUse) {
+  const Blob blob = RandomBlob(9000, 1);
+  Begin(DigestOf("takes memory"), 10'000, kThird);
+  Begin(blob.digest, 9000);
+  ASSERT_TRUE(Send(blob, 0, 9000).ok());
+  ASSERT_TRUE(AwaitComplete(blob).ok());
+  const auto others_offer = [&](int number) {
+    clock_.Advance(FromSeconds(50));
+    Begin(DigestOf(std::to_string(number)), 1, kOther);
+  };
+  others_offer(1);
+  EXPECT_EQ(Begin(blob.digest, 9000).verdict, UploadVerdict::kHave);
+  others_offer(2);
+  EXPECT_NE(Get(blob), nullptr);
+  others_offer(3);
+  EXPECT_NE(store_.Find(kSession, blob.digest), nullptr);
+  EXPECT_EQ(store_.Find(kThird, DigestOf("takes memory")), nullptr);
+}
+
+TEST_F(UploadStoreTest, WhatStrangersLeaveGoesThoughThereIsMemory) {
+  Begin(DigestOf("left"), 100, kNobody, BlobPurpose::kPopulation);
+  const Blob blob = RandomBlob(100, 1);
+  Begin(blob.digest, 100, kSession);
+  clock_.Advance(FromSeconds(61));
+  Begin(DigestOf("x"), 1, kOther);
+  EXPECT_EQ(store_.Find(kNobody, DigestOf("left")), nullptr);
+  EXPECT_NE(store_.Find(kSession, blob.digest), nullptr);
+}
+
 TEST_F(UploadStoreTest, DropsWhatASessionThatHasEndedBrought) {
   Begin(DigestOf("a"), 10'000);
   Begin(DigestOf("b"), 10'000, kOther);

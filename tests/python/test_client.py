@@ -135,6 +135,51 @@ class WhatTrainGivesBack(unittest.TestCase):
                 self.assertIn(f"train returned {named}", answer["error"]["message"])
 
 
+class OtherViewsOfTheWeights(unittest.TestCase):
+    """What train gives back may lie in the memory that it has to be written to."""
+
+    def kept(self, of: str) -> dict[str, list[list[float]]]:
+        """What the worker finds after train has given back `of`, of a = [[1, 2], [3, 4]] and
+        b = [[5, 6], [7, 8]]."""
+        program = f"""
+            import json
+            import sys
+            import numpy as np
+            import macaw_client
+            names = ("a", 0), ("b", 64)
+            layout = [{{"name": n, "shape": [2, 2], "offset": at}} for n, at in names]
+            memory = macaw_client._Memory.__new__(macaw_client._Memory)
+            memory.places, memory.layout = {{"end": 64}}, layout
+            memory.dtype, memory.bytes = np.dtype("float32"), bytearray(256)
+            w = memory.arrays("end")
+            w["a"][...], w["b"][...] = [[1, 2], [3, 4]], [[5, 6], [7, 8]]
+            memory.take({of})
+            print(json.dumps({{n: v.tolist() for n, v in memory.arrays("end").items()}}))
+        """
+        said = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            env={**os.environ, "PYTHONPATH": str(SDK)},
+            capture_output=True,
+            check=True,
+        )
+        kept: dict[str, list[list[float]]] = json.loads(said.stdout)
+        return kept
+
+    def test_are_written_as_they_were_given_back(self) -> None:
+        a, b = [[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]
+        for of, kept in (
+            ("w", (a, b)),
+            ('{"a": w["a"].T, "b": w["b"]}', ([[1.0, 3.0], [2.0, 4.0]], b)),
+            ('{"a": w["a"][::-1], "b": w["b"]}', ([[3.0, 4.0], [1.0, 2.0]], b)),
+            ('{"a": w["b"], "b": w["a"]}', (b, a)),
+            ('{"b": w["a"].T, "a": w["b"][:, ::-1]}',
+             ([[6.0, 5.0], [8.0, 7.0]], [[1.0, 3.0], [2.0, 4.0]])),
+            ('{"a": w["a"] + 1, "b": w["a"]}', ([[2.0, 3.0], [4.0, 5.0]], a)),
+        ):  # fmt: skip
+            with self.subTest(of):
+                self.assertEqual(self.kept(of), {"a": kept[0], "b": kept[1]})
+
+
 # Each rank says what it was asked. Whatever would make an object of bytes from a rank fails.
 RANKS = """
     import json, os, pathlib

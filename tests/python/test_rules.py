@@ -247,6 +247,52 @@ class AMethod(TestCase):
             with self.assertRaisesRegex(macaw.RunError, f"apply: .*{told}"):
                 self.run_of("refused", f"{schema}        {change}\n", overwrite=True)
 
+    def test_of_a_model_of_one_tensor_may_give_dicts_too(self) -> None:
+        # 5 outputs of 8 features: the tensor does not end where a vector's padding does.
+        x, y = rows()
+        job = dict(model=["linear 5 nobias"], data=(x, y + 2), rounds=2)
+        flat = self.run_of("flat", """
+    def schema(self, setup):
+        return Schema(state=["own"], server=["kept"])
+
+    def conclude(self, ctx, outcomes):
+        assert ctx.model.shape == (ctx.layout.size,)
+        delta = outcomes[0].end - ctx.model
+        return Result({"delta": delta}, state={"own": delta + ctx.state["own"]})
+
+    def apply(self, ctx, aggregate):
+        ctx.vectors["kept"] = aggregate["delta"].value
+        ctx.model = ctx.model + ctx.vectors["kept"]
+""", **job)  # fmt: skip
+        named = self.run_of("named", """
+    def schema(self, setup):
+        return Schema(state=["own"], server=["kept"])
+
+    def prepare(self, ctx):
+        return [Train(ctx.tensors(ctx.model))]
+
+    def conclude(self, ctx, outcomes):
+        delta = ctx.tensors(outcomes[0].end - ctx.model)
+        own = ctx.tensors(ctx.state["own"])
+        return Result({"delta": delta}, state={"own": {n: own[n] + t for n, t in delta.items()}})
+
+    def apply(self, ctx, aggregate):
+        ctx.vectors["kept"] = ctx.tensors(aggregate["delta"].value)
+        ctx.model = ctx.tensors(ctx.model + ctx.vectors["kept"])
+""", **job)  # fmt: skip
+        self.assertEqual(named.digest, flat.digest)
+
+    def test_of_as_many_numbers_as_the_model_has_are_no_tensors(self) -> None:
+        with self.assertRaisesRegex(macaw.Error, "'like' is a dict, and its channel is 128 numb"):
+            self.run_of("like", """
+    def schema(self, setup):
+        return Schema(up=[Up("delta"), Up("like", "sum", size=setup.layout.size)])
+
+    def conclude(self, ctx, outcomes):
+        delta = outcomes[0].end - ctx.model
+        return {"delta": delta, "like": ctx.tensors(delta)}
+""")  # fmt: skip
+
     def test_conclude_assigns_nothing_to_what_a_client_got(self) -> None:
         for change in (
             'ctx.state["own"] = ctx.model', 'ctx.state = {"own": ctx.model}',

@@ -37,6 +37,10 @@ TEST(Catalogue, RefusesNamesThatAreTakenOrMalformed) {
   }
   EXPECT_THAT(std::string(catalogue.AddAlgorithm({.name = "half"}).message()),
               HasSubstr("needs schema, server and client"));
+  EXPECT_THAT(std::string(catalogue.AddModel({"empty", "", nullptr}).message()),
+              HasSubstr("\"empty\" needs layers"));
+  EXPECT_THAT(std::string(catalogue.AddDataSource({"none", "", nullptr}).message()),
+              HasSubstr("\"none\" needs open"));
 }
 
 TEST(Catalogue, OpensItsOwnSourcesAndTheBuiltinOnes) {
