@@ -128,8 +128,9 @@ TEST_F(Queue, AWithdrawnRunIsNotBegunAndAnOpenOneEndsAsWithdrawn) {
 }
 
 TEST_F(Queue, AFileThatItDidNotWriteIsRefused) {
-  for (const char* text :
-       {"", "{}", "[{\"name\": \"a\"}]", "[{\"name\": \"../a\", \"state\": \"waiting\"}]"}) {
+  for (const char* text : {"", "{}", "[1]", "[null]", "[[]]", "[{\"name\": \"a\"}]",
+                           "[{\"name\": \"a\", \"state\": \"waiting\", \"withdrawn\": \"no\"}]",
+                           "[{\"name\": \"../a\", \"state\": \"waiting\"}]"}) {
     ASSERT_TRUE(AtomicWriteFile(folder_ / "queue.json", text).ok());
     EXPECT_TRUE(absl::IsDataLoss(RunQueue::Open(folder_.path()).status())) << text;
   }
