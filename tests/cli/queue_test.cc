@@ -136,6 +136,18 @@ TEST_F(Queue, AFileThatItDidNotWriteIsRefused) {
   }
 }
 
+TEST(StartPolicy, GivesUpARunThatNoStartBringsFurther) {
+  StartPolicy policy(3);
+  EXPECT_EQ(policy.OnFailure(0), StartPolicy::kPause);
+  EXPECT_EQ(policy.OnFailure(0), StartPolicy::kPause);
+  EXPECT_EQ(policy.OnFailure(2), StartPolicy::kPause) << "it has done rounds";
+  EXPECT_EQ(policy.OnFailure(1), StartPolicy::kPause) << "these are done again";
+  EXPECT_EQ(policy.OnFailure(2), std::nullopt);
+  EXPECT_EQ(policy.in_vain(), 3u);
+  StartPolicy endless(0);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(endless.OnFailure(0), StartPolicy::kPause);
+}
+
 TEST(SubmittedPlan, NamesNothingOfTheServersMachine) {
   const std::string complete =
       "[run]\nrounds = 2\nclients = 4\ntrain_clients = 4\ntrain_examples = 40\ntask = "
