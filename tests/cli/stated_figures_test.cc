@@ -181,7 +181,7 @@ TEST_F(Figures, OfARunThatWasCutAreThoseOfItsRows) {
   EXPECT_EQ(Compared(), "summary.json: final_round");
 }
 
-// Its best model is that of round 2. The run made again has evaluated round 3, too, which is better.
+// Its best model is that of round 2. The run made again has evaluated round 3, which is better.
 TEST_F(Figures, OfARunThatWasCutHaveABestModelOfItsEvaluations) {
   by_itself_ = false;
   stated_rows_ = {{2, {{"train_loss", 0.5}, {"test_accuracy", 0.5}}}, {3, {{"train_loss", 0.25}}}};
