@@ -235,8 +235,8 @@ class Runner {
     return End(state, why);
   }
 
-  // A full disk, or a port that is taken: the run waits until that is put right, and those behind it
-  // wait, too. What ends its server at each start without a round is its own trouble.
+  // A full disk, or a port that is taken: the run and those behind it wait until that is put right.
+  // What ends its server at each start without a round is its own trouble.
   absl::Status TryAgain(const std::string& why) {
     const uint32_t rounds = LastRow(queue_.FolderOf(run_)).value_or(0);
     const std::optional<Duration> pause = starts_.OnFailure(rounds);
