@@ -30,6 +30,11 @@ void AddOptions(CLI::App& app, ServerArguments& arguments, StandingOptions& stan
                  "A file whose first line the page asks for (default: server.http_token)");
   app.add_option("--run-http", standing.run_http,
                  "With --standing: server.http of each run (default: none)");
+  app.add_option("--run-starts", standing.run_starts,
+                 "With --standing: a run whose process ends with exit code 1 is started every five "
+                 "seconds, so many times in a row without a round; then it has failed and the next "
+                 "one begins. 0: without end")
+      ->capture_default_str();
   app.add_option("--sync-state", arguments.sync_state,
                  "A folder of client states on this host, made durable before each checkpoint");
   app.add_option("--listen", arguments.listen,

@@ -338,8 +338,8 @@ int StandWith(const ServerArguments& arguments, StandingOptions options) {
   if (foreign || arguments.listen.empty()) {
     return ReportError(absl::InvalidArgumentError(
         foreign
-            ? "--standing goes with --listen, --authority, --admin, --http, --http-token, --run-admin and "
-              "--run-http only"
+            ? "--standing goes with --listen, --authority, --admin, --http, --http-token, --run-admin, "
+              "--run-http and --run-starts only"
             : "--standing needs --listen: workers look for each run there"));
   }
   ::signal(SIGPIPE, SIG_IGN);

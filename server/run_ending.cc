@@ -49,6 +49,7 @@ void RunThreads::Begin(EndRun order) {
       .data_digest = DataDigest(),
       .end = kNames[static_cast<int>(end)],
       .reason = std::move(order.reason),
+      .by_caller = order.by_caller,
       .rounds = engine_.completed(),
       .seconds = Elapsed(),
       .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),

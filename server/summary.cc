@@ -168,6 +168,7 @@ absl::StatusOr<OrderedJson> SummaryOf(const std::string& metrics, const SummaryF
       {"left_out", {{"clients", extremes.left_out}, {"rounds", extremes.left_out_rounds}}},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
       {"reproducible", facts.profiles.size() <= 1}};
+  if (facts.end == "stopped") summary["stopped_by"] = facts.by_caller ? "caller" : "rule";
   // An interrupted run may not have evaluated its last round, whose row comes with a resume.
   if (final_round != facts.rounds) summary["final_round"] = final_round;
   if (extremes.coarse_rounds > 0) summary["coarse_sums"] = {{"rounds", extremes.coarse_rounds}};

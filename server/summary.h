@@ -26,6 +26,7 @@ struct SummaryFacts {
   Digest data_digest;          // of the clients and their rows
   std::string end;             // "finished", "stopped", "interrupted"
   std::string reason;          // why the run stopped early
+  bool by_caller = false;      // it was stopped between two rounds, by no rule of its own
   uint32_t rounds = 0;         // that are in the model
   double seconds = 0;          // spent in all sessions of the run
   double session_seconds = 0;  // spent in this session

@@ -651,12 +651,13 @@ MUTANTS = {
     ("cli/simulate/made_again.cc", "cli", "Refusals.*"): [
         ("verify runs on whatever data it is given", "if (here == digest) return absl::OkStatus();",
          "return absl::OkStatus();")],
-    ("cli/verify/verify.cc", "cli", "Refusals.*"): [
+    ("cli/verify/statements.cc", "cli", "Refusals.*"): [
         ("verify believes the profile that a summary states",
-         'if (joined.contains(absl::StrCat("(", recorded.profile, ")"))) return absl::OkStatus();',
-         "return absl::OkStatus();"),
-        ("verify takes another file for the one that the run had", "if (Sha256Hex(file.bytes()) != input.sha256) {",
-         "if (file.bytes().empty()) {")],
+         'if (joined.contains(absl::StrCat("(", recorded_.profile, ")"))) return absl::OkStatus();',
+         "return absl::OkStatus();")],
+    ("cli/verify/verify.cc", "cli", "Refusals.*"): [
+        ("verify takes another file for the one that the run had", "if (found != had.end()) return",
+         "if (!had.empty()) return")],
     ("cli/verify/verify.cc", "system", "Verified.*"): [
         ("verify ignores the numeric profile", "done.same_profile = first.profile == second.profile;",
          "done.same_profile = true;")],

@@ -22,19 +22,6 @@ namespace macaw::cli {
 namespace {
 
 constexpr size_t kMostManifest = 16U << 20;
-constexpr size_t kMostNameBytes = 255;
-
-// A relative path of plain parts, in text that a terminal and a file system can show.
-bool IsSafeName(absl::string_view name) {
-  if (name.empty() || name.size() > kMostNameBytes || !IsUtf8(name)) return false;
-  const bool odd = std::ranges::any_of(name, [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\\' || c == ':';
-  });
-  if (odd) return false;
-  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
-  return std::ranges::none_of(
-      parts, [](absl::string_view part) { return part.empty() || part == "." || part == ".."; });
-}
 
 std::string Shown(absl::string_view name) {
   return absl::StrCat("\"", EscapeToUtf8(HeadOf(name, 100)), "\"");
@@ -94,6 +81,18 @@ absl::Status CheckFiles(const Manifest& manifest, const std::map<std::string, st
 }
 
 }  // namespace
+
+bool IsSafeName(absl::string_view name) {
+  constexpr size_t kMostBytes = 255;
+  if (name.empty() || name.size() > kMostBytes || !IsUtf8(name)) return false;
+  const bool odd = std::ranges::any_of(name, [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\\' || c == ':';
+  });
+  if (odd) return false;
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
+  return std::ranges::none_of(
+      parts, [](absl::string_view part) { return part.empty() || part == "." || part == ".."; });
+}
 
 absl::StatusOr<Bundle> Bundle::Open(const std::string& path) {
   MACAW_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "cli/bundle/manifest.h"
 
 namespace macaw::cli {
@@ -30,6 +31,10 @@ struct PackedBundle {
 // Packs the result of a run as one ZIP archive, whose bytes depend on the folder and the options
 // alone. Its data are never in it.
 absl::StatusOr<PackedBundle> PackBundle(const BundleOptions& options);
+
+// Whether a file of a bundle may have this name: a relative path of plain parts, in text that a
+// terminal and a file system can show, of 255 bytes at most.
+bool IsSafeName(absl::string_view name);
 
 // A bundle that was read: every file is what the manifest says. Immutable.
 class Bundle {

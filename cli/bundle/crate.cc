@@ -23,8 +23,6 @@ std::pair<const char*, const char*> KindOf(const std::string& name) {
   if (name == "metrics.jsonl") return {"application/x-ndjson", "Metrics, a row a round"};
   if (name == "rounds.log") return {"application/octet-stream", "The log of rounds (macaw log)"};
   if (name == "model.safetensors") return {"application/octet-stream", "The final model"};
-  if (name == "trained.safetensors")
-    return {"application/octet-stream", "What was trained of the final model"};
   if (name == "model.best.safetensors")
     return {"application/octet-stream", "The model of the best round"};
   if (absl::EndsWith(name, ".svg")) return {"image/svg+xml", "A figure"};

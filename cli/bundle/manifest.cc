@@ -1,5 +1,6 @@
 #include "cli/bundle/manifest.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -35,6 +36,11 @@ class Members {
     if (value == nullptr) return 0;
     if (!value->is_number_unsigned()) return (Refuse(key, "a whole number"), 0);
     return value->get<uint64_t>();
+  }
+  uint32_t Count(const char* key) {
+    const uint64_t number = Number(key);
+    if (number > std::numeric_limits<uint32_t>::max()) return (Refuse(key, "below 2^32"), 0);
+    return static_cast<uint32_t>(number);
   }
   bool Flag(const char* key) {
     const OrderedJson* const value = Find(key);
@@ -134,7 +140,7 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& json, const std::strin
   manifest.name = run.Text("name");
   manifest.algorithm = run.Text("algorithm");
   manifest.end = run.Text("end");
-  manifest.rounds = static_cast<uint32_t>(run.Number("rounds"));
+  manifest.rounds = run.Count("rounds");
   manifest.began = run.Text("began");
   manifest.ended = run.Text("ended");
   manifest.model_digest = run.Text("model_digest");

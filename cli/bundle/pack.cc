@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "cli/bundle/bundle.h"
 #include "cli/bundle/crate.h"
 #include "cli/bundle/portable.h"
+#include "cli/config/inputs.h"
 #include "cli/results/ending.h"
 #include "cli/results/result.h"
 #include "core/digest.h"
@@ -127,6 +129,7 @@ class Packer {
     }
     manifest_.model_digest = result.model_digest;
     manifest_.data.digest = result.data_digest;
+    inputs_ = result.inputs;
     if (const auto best = summary.find("best_model"); best != summary.end() && best->is_object())
       best_digest_ = word(*best, "model_digest");
     manifest_.program = word(summary, "program");
@@ -157,7 +160,7 @@ class Packer {
       return word == nullptr ? std::string() : *word;
     };
     for (const auto& [key, value] : values) {
-      if (key == "seed" || key.ends_with(".seed")) manifest_.seeds[key] = settings::ToToml(value);
+      if (IsSeed(key)) manifest_.seeds[key] = settings::ToToml(value);
     }
     BundledData& data = manifest_.data;
     data.source = text("data.source");
@@ -284,12 +287,31 @@ class Packer {
     }
     std::ranges::sort(names);
     for (const std::string& name : names) {
-      if (!IsUtf8(name) || name.find('\\') != std::string::npos ||
-          name.find(':') != std::string::npos) {
-        return absl::InvalidArgumentError(absl::StrCat("the figure ", EscapeToUtf8(name), " in ",
-                                                       options_.run, " needs a plainer name"));
+      const std::string packed = "figures/" + name;
+      if (!IsSafeName(packed)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "the figure \"", EscapeToUtf8(name), "\" in ", options_.run,
+            " needs a plainer name: in UTF-8, without control characters, ':' and '\\', and of ",
+            "247 bytes at most"));
       }
-      MACAW_RETURN_IF_ERROR(AddFile("figures/" + name, In(name)));
+      MACAW_RETURN_IF_ERROR(AddFile(packed, In(name)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Refuses files that have changed since the run: the bundle would name them as what it had.
+  absl::Status CheckAreOfTheRun(const std::string& key, const std::vector<std::string>& paths) {
+    const auto stated = inputs_.find(key);
+    if (stated == inputs_.end()) return absl::OkStatus();  // an earlier release did not say
+    std::string rest = stated->second;  // one digest after the other (config/inputs.h)
+    for (const std::string& path : paths) {
+      const std::string is = DigestOfInput(path);
+      const std::string had = rest.substr(0, kInputDigits);
+      rest.erase(0, kInputDigits);
+      if (is.empty() || had.empty() || is == had) continue;  // it is gone, as the bundle says
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, ": ", path, " is not the file that the run had: its digest is ", is,
+                       ", and the one in summary.json ", had, ". Put the file back from a copy"));
     }
     return absl::OkStatus();
   }
@@ -299,7 +321,9 @@ class Packer {
   absl::Status AddInputs(const std::map<std::string, Value>& values) {
     for (const auto& [key, value] : values) {
       if (IsOfOneMachine(key) || key.starts_with("data.")) continue;
-      for (const std::string& path : FilesNamedBy(key, value)) {
+      const std::vector<std::string> paths = FilesNamedBy(key, value);
+      MACAW_RETURN_IF_ERROR(CheckAreOfTheRun(key, paths));
+      for (const std::string& path : paths) {
         BundledInput input{.key = key, .path = path};
         std::error_code ignored;
         const bool there = fs::is_regular_file(path, ignored);
@@ -314,7 +338,8 @@ class Packer {
         } else {
           manifest_.left_out.push_back(
               absl::StrCat(key, ": ", path, there ? ", with the sha256 " : ", which is gone",
-                           input.sha256, " (macaw verify --set ", key, "=PATH)."));
+                           input.sha256, " (macaw verify --set ", key,
+                           value.As<Array>() != nullptr ? "='[\"PATH\", …]'" : "=PATH", ")."));
         }
         manifest_.inputs.push_back(std::move(input));
       }
@@ -366,6 +391,7 @@ class Packer {
   const BundleOptions& options_;
   Manifest manifest_;
   std::string best_digest_;  // of model.best.safetensors; "": the summary has none
+  std::map<std::string, std::string> inputs_;  // digests of the files that the run had, by key
   std::vector<Content> contents_;
 };
 

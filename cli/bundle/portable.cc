@@ -60,6 +60,8 @@ bool IsOfOneMachine(absl::string_view key) {
          std::ranges::any_of(kKeysOfOneMachine, [&](const char* one) { return key == one; });
 }
 
+bool IsSeed(absl::string_view key) { return key == "seed" || absl::EndsWith(key, ".seed"); }
+
 std::string PortableToml(const Document& document) {
   std::string text;
   AppendTable(document.content, "", text);

@@ -17,6 +17,9 @@ bool IsOfOneMachine(absl::string_view key);
 // The configuration of a run without such keys, as TOML.
 std::string PortableToml(const Document& document);
 
+// Whether a key is one of the seeds that bundle.json lists.
+bool IsSeed(absl::string_view key);
+
 // The values of a document by key, tables resolved: "data.path".
 std::map<std::string, Value> FlatValues(const Document& document);
 

@@ -19,7 +19,6 @@ using settings::Role;
 
 constexpr uint64_t kMostBytes = 64 << 20;
 constexpr uint64_t kSamples = 64;
-constexpr size_t kDigits = 16;
 
 // Adds the size of a file, and its bytes. Of more than `most` bytes it adds samples.
 bool AddFile(const std::string& path, uint64_t most, Digester& digester) {
@@ -99,7 +98,7 @@ std::string DigestOfInput(const std::string& path) {
   } else if (!AddFile(path, kMostBytes, digester)) {
     return "";
   }
-  return digester.Finish().Hex().substr(0, kDigits);
+  return digester.Finish().Hex().substr(0, kInputDigits);
 }
 
 const std::string& InputDigests::Of(const std::string& path) {

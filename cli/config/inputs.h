@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,9 +30,11 @@ class InputDigests {
   std::map<std::string, std::string> by_path_;  // "": there is no such file
 };
 
-// 16 hexadecimal digits of the BLAKE2b-256 of a file, or of the names and files in a folder. A file
-// or folder of more than 64 MiB is sampled: 64 samples a file, about 64 MiB in all, and every size.
-// "": it cannot be read.
+inline constexpr size_t kInputDigits = 16;
+
+// kInputDigits hexadecimal digits of the BLAKE2b-256 of a file, or of the names and files in a
+// folder. A file or folder of more than 64 MiB is sampled: 64 samples a file, about 64 MiB in all,
+// and every size. "": it cannot be read.
 std::string DigestOfInput(const std::string& path);
 
 }  // namespace macaw::cli

@@ -22,7 +22,10 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kStates[] = {"waiting",     "running", "finished",
                                    "interrupted", "failed",  "withdrawn"};
 
-// What docs/guides/runs.md calls results.
+// Of the files in docs/guides/runs.md those that an operator reads. Not here: what only a run from
+// Python has (metrics.own.jsonl, callbacks.json, normalisation.npz), what goes on with the run
+// (node.toml, checkpoints/, model.round.safetensors), what clients keep (state/), logs/, and what
+// run.track writes. plan.toml and holdings are of a standing server's runs.
 constexpr const char* kResults[] = {"plan.toml",
                                     "config.toml",
                                     "summary.json",
@@ -65,6 +68,7 @@ Json ToJson(const QueuedRun& run) {
 }
 
 std::optional<QueuedRun> FromJson(const Json& json) {
+  if (!json.is_object()) return std::nullopt;
   const auto text = [&](const char* key) {
     const auto it = json.find(key);
     return it != json.end() && it->is_string() ? it->get<std::string>() : std::string();
@@ -74,7 +78,9 @@ std::optional<QueuedRun> FromJson(const Json& json) {
   run.by = text("by");
   run.why = text("why");
   run.request_id = text("request_id");
-  run.withdrawn = json.value("withdrawn", false);
+  const auto withdrawn = json.find("withdrawn");
+  if (withdrawn != json.end() && !withdrawn->is_boolean()) return std::nullopt;
+  run.withdrawn = withdrawn != json.end() && withdrawn->get<bool>();
   const auto state = std::ranges::find(kStates, text("state"));
   const bool known = state != std::end(kStates) && CheckRunName(run.name).ok() &&
                      ReadTime(text("submitted"), run.submitted) &&

@@ -27,14 +27,17 @@
 #include "cli/process/notify.h"
 #include "cli/process/programs.h"
 #include "cli/process/restart_policy.h"
+#include "cli/results/ending.h"
 #include "cli/standing/idle_fleet.h"
 #include "cli/standing/page_address.h"
 #include "cli/standing/queue.h"
 #include "cli/standing/queue_page.h"
+#include "cli/standing/start_policy.h"
 #include "core/child.h"
 #include "core/files.h"
 #include "core/listen_tcp.h"
 #include "core/logging.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "proto/wire/address.h"
 #include "proto/wire/admin.h"
@@ -44,9 +47,6 @@ namespace {
 
 // Keys of ServerFields that say where this server is reached. It decides them itself.
 constexpr std::array kOwnKeys = {"server.listen", "server.admin", "server.http"};
-
-// The pause before a run's server that ended with kExitFailed is started again.
-constexpr Duration kTryAgain = std::chrono::seconds(5);
 
 bool IsEmptyText(const Value& value) {
   const auto* text = value.As<std::string>();
@@ -150,6 +150,7 @@ class Runner {
       if (!next.has_value()) break;
       run_ = *next;
       policy_ = RestartPolicy();
+      starts_ = StartPolicy(options_.run_starts);
       MACAW_RETURN_IF_ERROR(Start());
     }
     if (run_.empty() && !idle_.has_value()) {
@@ -234,11 +235,18 @@ class Runner {
     return End(state, why);
   }
 
-  // A full disk, or a port that is taken: the run waits until that is put right. The runs behind it
-  // would meet the same.
+  // A full disk, or a port that is taken: the run and those behind it wait until that is put right.
+  // What ends its server at each start without a round is its own trouble.
   absl::Status TryAgain(const std::string& why) {
+    const uint32_t rounds = LastRow(queue_.FolderOf(run_)).value_or(0);
+    const std::optional<Duration> pause = starts_.OnFailure(rounds);
+    if (!pause.has_value()) {
+      return End(
+          QueuedState::kFailed,
+          absl::StrCat(why, "; at ", Counted(starts_.in_vain(), "start"), " without a round"));
+    }
     Logger("queue").Warning(absl::StrCat("starts_again run=", run_, " ", why));
-    again_ = SteadyClock().Now() + kTryAgain;
+    again_ = SteadyClock().Now() + *pause;
     queue_.Note(run_, absl::StrCat("its server was started again after ", why)).IgnoreError();
     return absl::OkStatus();
   }
@@ -258,7 +266,8 @@ class Runner {
   std::optional<Child> child_;
   bool told_ = false;               // it was asked to end
   std::optional<TimePoint> again_;  // when its server is started again
-  RestartPolicy policy_;
+  RestartPolicy policy_;            // of deaths by a signal
+  StartPolicy starts_;              // of ends with kExitFailed
 };
 
 // The address with a port: one for the standing server and all its runs, so that workers find each

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -16,6 +17,8 @@
 #include "cli/diff/tensors.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "server/early_stopping.h"
+#include "server/selection.h"
 
 namespace macaw::cli {
 namespace {
@@ -144,7 +147,19 @@ class Comparison {
 
 uint32_t RoundIn(const Json& object) {
   const auto round = object.find("round");
-  return round != object.end() && round->is_number_unsigned() ? round->get<uint32_t>() : 0;
+  if (round == object.end() || !round->is_number_unsigned()) return 0;
+  const auto number = round->get<uint64_t>();
+  return number <= std::numeric_limits<uint32_t>::max() ? static_cast<uint32_t>(number) : 0;
+}
+
+std::string TextIn(const Json& object, const char* key) {
+  const auto text = object.find(key);
+  return text != object.end() && text->is_string() ? text->get<std::string>() : "";
+}
+
+bool Has(const Rows& rows, uint32_t round, const std::string& column) {
+  const auto row = rows.find(round);
+  return row != rows.end() && row->second.contains(column);
 }
 
 // What the summary of the run made again says for the rows that the bundle has. The run made again
@@ -162,9 +177,14 @@ class OfTheSameRows {
       }
     }
     if (const Json* const best = Find(stated, "best"), * const is = Find(made, "best");
-        best != nullptr && is != nullptr && best->contains("metric") &&
-        (*best)["metric"].is_string())
-      KeepBest((*best)["metric"].get<std::string>(), *best, made["best"]);
+        best != nullptr && is != nullptr && !TextIn(*best, "metric").empty()) {
+      const std::string metric = TextIn(*best, "metric"), other = TextIn(*is, "metric");
+      if (metric != other && !LastWith(other).has_value()) {
+        UseBest(metric, *best, made["best"]);
+      } else {
+        KeepBest(metric, *best, made["best"]);
+      }
+    }
     if (const Json* const bests = Find(stated, "bests"), * const are = Find(made, "bests");
         bests != nullptr && are != nullptr) {
       for (const auto& [name, best] : bests->items()) {
@@ -179,10 +199,6 @@ class OfTheSameRows {
   static const Json* Find(const Json& object, const char* name) {
     const auto found = object.find(name);
     return found != object.end() && found->is_object() ? &*found : nullptr;
-  }
-  static bool Has(const Rows& rows, uint32_t round, const std::string& column) {
-    const auto row = rows.find(round);
-    return row != rows.end() && row->second.contains(column);
   }
   std::optional<uint32_t> LastWith(const std::string& column) const {
     for (auto row = stated_rows_.rbegin(); row != stated_rows_.rend(); ++row) {
@@ -205,6 +221,31 @@ class OfTheSameRows {
     made["value"] = MadeIn(round, column);
     if (Find(made, "report") == nullptr) return;
     for (auto& [name, value] : made["report"].items()) value = MadeIn(round, name);
+  }
+
+  // Without an evaluation there is no column but this one to choose by, and the run made again has
+  // chosen by another.
+  void UseBest(const std::string& column, const Json& stated, Json& made) const {
+    const bool higher = server::HigherIsBetter(column);
+    uint32_t at = 0;
+    Json value = nullptr;
+    for (const auto& [round, row] : stated_rows_) {
+      const Json is = MadeIn(round, column);
+      if (is.is_null()) continue;
+      const double number = is.get<double>();
+      if (!value.is_null() &&
+          !(higher ? number > value.get<double>() : number < value.get<double>()))
+        continue;
+      at = round;
+      value = is;
+    }
+    made = {{"metric", column},
+            {"value", std::move(value)},
+            {"round", at},
+            {"rows", server::Name(server::RowsOfMetric(column))}};
+    if (const Json* const report = Find(stated, "report"); report != nullptr) {
+      for (const auto& [name, figure] : report->items()) made["report"][name] = MadeIn(at, name);
+    }
   }
 
   void KeepSums(Json& made) const {
@@ -289,7 +330,8 @@ class Figures {
       const auto best = stated.find("best_model"), is = made.find("best_model");
       if (best != stated.end() && is != made.end() && best->is_object() && is->is_object() &&
           RoundIn(*best) != RoundIn(*is) &&
-          !stated_.rows.contains(RoundIn(*is))) {  // only the run made again has evaluated it
+          !Has(stated_.rows, RoundIn(*is),
+               TextIn(*is, "metric"))) {  // the bundle has not evaluated it
         stated.erase("best_model");
         report_.not_compared.emplace_back("summary.json: best_model");
       }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -18,6 +17,7 @@
 #include "cli/simulate/made_again.h"
 #include "cli/simulate/simulate.h"
 #include "cli/verify/evaluated_rounds.h"
+#include "cli/verify/statements.h"
 #include "core/files.h"
 #include "core/isa.h"
 #include "core/one_line.h"
@@ -88,7 +88,7 @@ class Verifier {
     const std::string recorded = scratch / "recorded";
     MACAW_RETURN_IF_ERROR(Unpack(bundle_, recorded));
     MACAW_ASSIGN_OR_RETURN(Trace first, ReadTrace(recorded, {}));
-    MACAW_RETURN_IF_ERROR(CheckProfile(first));
+    MACAW_RETURN_IF_ERROR(CheckStatements(bundle_, first));
     MACAW_RETURN_IF_ERROR(Prepare(recorded));
     const std::string again = options_.out.empty() ? scratch / "again" : options_.out;
     MACAW_RETURN_IF_ERROR(Simulated(first, recorded, again));
@@ -113,7 +113,11 @@ class Verifier {
         done.diff,
         Diff(first, second,
              {.tolerance = tolerance, .digests = done.same_bits, .judge_tensors = false}));
-    done.diff.elsewhere.clear();  // the bundle has none of these keys
+    done.diff.elsewhere.clear();    // the bundle has none of these keys
+    if (options_.config.empty()) {  // where its files are here, and what computes it
+      std::erase_if(done.diff.settings,
+                    [&](const FactDifference& key) { return IsSet(overrides_, key.name); });
+    }
     MACAW_ASSIGN_OR_RETURN(
         done.figures,
         CompareFigures({.files = bundle_.files(),
@@ -126,27 +130,6 @@ class Verifier {
   }
 
  private:
-  // What the bundle says of the numeric profile decides how closely it is compared, so its files
-  // must say the same.
-  absl::Status CheckProfile(const Trace& recorded) const {
-    const NumericProfile& profile = manifest_.profile;
-    const std::string packed =
-        absl::StrCat(profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries);
-    const auto refused = [&](absl::string_view file, absl::string_view says) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(bundle_.name(),
-                       " contradicts itself: by its summary.json the run had the numeric profile ",
-                       OneLine(recorded.profile), ", and by its ", file, " ", OneLine(says)));
-    };
-    if (!recorded.profile.empty() && !profile.trainer.empty() && packed != recorded.profile)
-      return refused(kManifestFile, packed);
-    if (!recorded.history.has_value() || recorded.history->profiles().empty())
-      return absl::OkStatus();
-    const std::set<std::string>& joined = recorded.history->profiles();
-    if (joined.contains(absl::StrCat("(", recorded.profile, ")"))) return absl::OkStatus();
-    return refused("rounds.log", absl::StrJoin(joined, ", "));
-  }
-
   // Whether the rule has one model for all. Training reads all that a rule keeps, so runs that end
   // with the same bits of it have computed the same.
   static absl::StatusOr<bool> HasOneModel(const std::string& again) {
@@ -206,30 +189,66 @@ class Verifier {
   // Files of the bundle stand for those that the configuration names; the others must be what the
   // run had.
   absl::Status UseInputs(const std::map<std::string, Value>& values, const std::string& recorded) {
+    std::map<std::string, std::vector<BundledInput>> inputs;
     for (const BundledInput& input : manifest_.inputs) {
-      if (!values.contains(input.key)) continue;  // what the run does not name is not used
-      if (!input.file.empty() && !IsSet(overrides_, input.key)) {
-        set_.push_back(absl::StrCat(input.key, "=", recorded, "/", input.file));
-        MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(set_.back()));
-        overrides_.push_back(std::move(override));
+      if (values.contains(input.key)) inputs[input.key].push_back(input);  // else it is not used
+    }
+    for (const auto& [key, of_key] : inputs) {
+      const bool is_list = values.at(key).As<Array>() != nullptr;
+      const std::string how =
+          absl::StrCat("--set ", OneLine(key), is_list ? "='[\"PATH\", …]'" : "=PATH");
+      if (IsSet(overrides_, key)) {
+        MACAW_RETURN_IF_ERROR(CheckGiven(key, of_key, how));
         continue;
       }
-      if (input.sha256.empty()) continue;
-      const auto given = std::ranges::find(overrides_, input.key, &Override::key);
-      const std::string path = given == overrides_.end() ? input.path : given->value;
-      if (!FileExists(path)) {
-        return absl::NotFoundError(absl::StrCat(OneLine(input.key), ": there is no ", OneLine(path),
-                                                ": --set ", OneLine(input.key),
-                                                "=PATH says where it is"));
-      }
-      MACAW_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-      if (Sha256Hex(file.bytes()) != input.sha256) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(OneLine(input.key), ": ", OneLine(path),
-                         " is not the file that the run had: its sha256 is not ", input.sha256));
+      for (const BundledInput& input : of_key) {
+        if (!input.file.empty()) {
+          set_.push_back(absl::StrCat(key, "=", recorded, "/", input.file));
+          MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(set_.back()));
+          overrides_.push_back(std::move(override));
+        } else if (!input.sha256.empty()) {
+          MACAW_RETURN_IF_ERROR(CheckIsOneOf({input}, input.path, how).status());
+        }
       }
     }
     return absl::OkStatus();
+  }
+
+  // The files that the user names for a key are those that the run had, in any order. One that was
+  // gone when the bundle was made may be any.
+  absl::Status CheckGiven(const std::string& key, std::vector<BundledInput> had,
+                          const std::string& how) const {
+    MACAW_ASSIGN_OR_RETURN(const std::optional<Value> value, Lookup({}, overrides_, key));
+    const std::vector<std::string> given = FilesNamedBy(key, *value);
+    if (given.size() != had.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(OneLine(key), ": the run had ",
+                                                     Counted(had.size(), "file"),
+                                                     ", and --set names ", given.size()));
+    }
+    for (const std::string& path : given) {
+      MACAW_ASSIGN_OR_RETURN(const size_t which, CheckIsOneOf(had, path, how));
+      had.erase(had.begin() + static_cast<std::ptrdiff_t>(which));
+    }
+    return absl::OkStatus();
+  }
+
+  // Which of the files that the run had for one key this is. `how`: to say where it is.
+  static absl::StatusOr<size_t> CheckIsOneOf(const std::vector<BundledInput>& had,
+                                             const std::string& path, const std::string& how) {
+    const std::string key = OneLine(had.front().key);
+    if (!FileExists(path)) {
+      return absl::NotFoundError(
+          absl::StrCat(key, ": there is no ", OneLine(path), ": ", how, " says where it is"));
+    }
+    MACAW_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+    auto found = std::ranges::find(had, Sha256Hex(file.bytes()), &BundledInput::sha256);
+    if (found == had.end()) found = std::ranges::find(had, "", &BundledInput::sha256);
+    if (found != had.end()) return static_cast<size_t>(found - had.begin());
+    return absl::InvalidArgumentError(absl::StrCat(
+        key, ": ", OneLine(path), " is not the file that the run had: its sha256 is not ",
+        absl::StrJoin(had, " or ", [](std::string* text, const BundledInput& input) {
+          absl::StrAppend(text, OneLine(input.sha256));
+        })));
   }
 
   absl::Status CheckDataIsThere(const std::map<std::string, Value>& values) const {
@@ -276,12 +295,13 @@ class Verifier {
            (ClosesByTheClock(trace) || !trace.history->decisions().empty());
   }
 
-  // A rule that stops the run stops it again. An operator or a signal does not.
+  // A rule that stops the run stops it again. The run's caller or a signal does not.
   bool EndsByItself(const Trace& recorded) const {
-    const bool has_rule = std::ranges::any_of(recorded.settings, [](const auto& setting) {
+    if (manifest_.end != "stopped") return manifest_.end == "finished";
+    if (const std::string by = StoppedBy(bundle_); !by.empty()) return by == "rule";
+    return std::ranges::any_of(recorded.settings, [](const auto& setting) {
       return absl::StartsWith(setting.first, "run.stop.");
     });
-    return manifest_.end == "finished" || (manifest_.end == "stopped" && has_rule);
   }
 
   // The run made again evaluates its last model, whatever evaluation.every says. A run that was cut

@@ -72,6 +72,7 @@ struct EndRun {
   RunEnd end = RunEnd::kFinished;
   absl::Status status;
   std::string reason;
+  bool by_caller = false;  // of kStopped: StopHere has stopped it, and no rule
 };
 
 using Order = std::variant<PrepareBroadcast, AddPart, DiscardPart, AddPartAgain, ApplySum,

@@ -84,6 +84,7 @@ Effects RoundEngine::GoOnTo(Round round, TimePoint now) {
 Effects RoundEngine::StopHere(std::string reason, TimePoint now) {
   if (state_ == State::kEnded || ending_.has_value() || !operators_.held.has_value()) return {};
   operators_.held.reset();
+  operators_.stopped = true;
   Finish(RunEnd::kStopped, std::move(reason), now);
   return Take();
 }

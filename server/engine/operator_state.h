@@ -14,6 +14,7 @@ struct OperatorState {
   bool pause = false;             // no round is opened
   uint32_t go_on_to = 0;          // of a stepwise run: rounds up to this one may be opened
   std::optional<TimePoint> held;  // since when the next round waits for one of these
+  bool stopped = false;           // the caller of a stepwise run has stopped it
   bool drain = false;             // the run ends when the open round is done
   std::string drained_by;
   bool abort = false;  // the open phase begins again as soon as no part of it is being added

@@ -397,8 +397,10 @@ void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
     Answer(nodes_.Unpark(node, node.last_seen).ticket,
            fleet::LeaseReply{.next = fleet::Next::kFinished});
   }
-  effects_.orders.emplace_back(
-      EndRun{.end = end, .status = std::move(status), .reason = std::move(reason)});
+  effects_.orders.emplace_back(EndRun{.end = end,
+                                      .status = std::move(status),
+                                      .reason = std::move(reason),
+                                      .by_caller = operators_.stopped});
 }
 
 // ---- time

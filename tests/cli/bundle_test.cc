@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "cli/bundle/portable.h"
+#include "cli/config/inputs.h"
 #include "core/files.h"
 #include "core/sha256.h"
 #include "data/zip_writer.h"
@@ -355,6 +356,9 @@ TEST_F(Bundles, AreRefusedWithAManifestOfAnotherKind) {
   Files later = Whole();
   Edit(later, [](auto& manifest) { manifest["version"] = 2; });
   EXPECT_THAT(Refusal(Archive(later)), HasSubstr("reads version 1"));
+  Files long_run = Whole();
+  Edit(long_run, [](auto& manifest) { manifest["run"]["rounds"] = (uint64_t{1} << 32) + 2; });
+  EXPECT_THAT(Refusal(Archive(long_run)), HasSubstr("rounds is not below 2^32"));
   for (const char* key :
        {"run", "seeds", "profile", "data", "inputs", "files", "left_out", "macaw"}) {
     Files files = Whole();
@@ -379,13 +383,50 @@ TEST_F(Bundles, PackFirstWeightsAndNameOtherFilesByTheirDigest) {
   EXPECT_THAT(bundle->manifest().left_out, Contains(HasSubstr("devices.file")));
 }
 
-TEST_F(Bundles, HaveTheFiguresOfTheFolder) {
-  const std::string run = WriteHandRun(folder_, "run");
+TEST_F(Bundles, RefuseFilesThatHaveChangedSinceTheRun) {
+  HandRun run;
+  const std::string weights = folder_.Write("w.safetensors", "weights");
+  const std::string one = folder_.Write("a.so", "one"), two = folder_.Write("b.so", "two");
+  run.config = absl::StrCat("plugins = [\"", one, "\", \"", two, "\"]\n", run.config,
+                            "[model]\ninit = \"", weights, "\"\n");
+  const std::string folder = WriteHandRun(folder_, "inputs", run);
+  auto summary = nlohmann::json::parse(*ReadFile(folder + "/summary.json"));
+  summary["inputs"] = {{"model.init", DigestOfInput(weights)},
+                       {"plugins", DigestOfInput(one) + DigestOfInput(two)}};
+  folder_.Write("inputs/summary.json", summary.dump());
+  const auto refusal = [&] {
+    return std::string(
+        PackBundle({.run = folder, .out = folder_ / "changed.zip"}).status().message());
+  };
+  Pack({.run = folder});
+  folder_.Write("w.safetensors", "others!");
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("model.init: " + weights), HasSubstr("not the file that the run had"),
+                    HasSubstr(DigestOfInput(weights))));
+  folder_.Write("w.safetensors", "weights");
+  folder_.Write("b.so", "2");
+  EXPECT_THAT(refusal(), HasSubstr("plugins: " + two));
+  EXPECT_FALSE(FileExists(folder_ / "changed.zip"));
+  // One that is gone is named as such.
+  std::filesystem::remove(two);
+  EXPECT_THAT(Pack({.run = folder}).manifest.left_out, Contains(HasSubstr("b.so, which is gone")));
+}
+
+TEST_F(Bundles, HaveTheFiguresOfTheFolderWithNamesThatTheirReaderTakes) {
+  const std::string run = WriteHandRun(folder_, "run"), longest = std::string(243, 'x') + ".svg";
   folder_.Write("run/loss by round.svg", "<svg/>");
+  folder_.Write("run/" + longest, "<svg/>");
   const auto bundle = Bundle::Open(Pack({.run = run}).path);
   ASSERT_TRUE(bundle.ok()) << bundle.status();
   EXPECT_EQ(bundle->files().at("figures/loss by round.svg"), "<svg/>");
+  EXPECT_TRUE(bundle->files().contains("figures/" + longest));
   EXPECT_THAT(bundle->files().at(kCrateFile), HasSubstr("figures/loss%20by%20round.svg"));
+  for (const std::string name : {"a\tb.svg", "a:b.svg", "a\\b.svg", "a\xff.svg", "x"}) {
+    const std::string odd = folder_.Write("run/" + (name == "x" ? "x" + longest : name), "<svg/>");
+    const auto packed = PackBundle({.run = run, .out = folder_ / "odd.zip"});
+    EXPECT_THAT(packed.status().message(), HasSubstr("needs a plainer name")) << name;
+    std::filesystem::remove(odd);
+  }
 }
 
 TEST_F(Bundles, AreOfRunsThatAreOver) {

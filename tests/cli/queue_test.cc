@@ -128,11 +128,24 @@ TEST_F(Queue, AWithdrawnRunIsNotBegunAndAnOpenOneEndsAsWithdrawn) {
 }
 
 TEST_F(Queue, AFileThatItDidNotWriteIsRefused) {
-  for (const char* text :
-       {"", "{}", "[{\"name\": \"a\"}]", "[{\"name\": \"../a\", \"state\": \"waiting\"}]"}) {
+  for (const char* text : {"", "{}", "[1]", "[null]", "[[]]", "[{\"name\": \"a\"}]",
+                           "[{\"name\": \"a\", \"state\": \"waiting\", \"withdrawn\": \"no\"}]",
+                           "[{\"name\": \"../a\", \"state\": \"waiting\"}]"}) {
     ASSERT_TRUE(AtomicWriteFile(folder_ / "queue.json", text).ok());
     EXPECT_TRUE(absl::IsDataLoss(RunQueue::Open(folder_.path()).status())) << text;
   }
+}
+
+TEST(StartPolicy, GivesUpARunThatNoStartBringsFurther) {
+  StartPolicy policy(3);
+  EXPECT_EQ(policy.OnFailure(0), StartPolicy::kPause);
+  EXPECT_EQ(policy.OnFailure(0), StartPolicy::kPause);
+  EXPECT_EQ(policy.OnFailure(2), StartPolicy::kPause) << "it has done rounds";
+  EXPECT_EQ(policy.OnFailure(1), StartPolicy::kPause) << "these are done again";
+  EXPECT_EQ(policy.OnFailure(2), std::nullopt);
+  EXPECT_EQ(policy.in_vain(), 3u);
+  StartPolicy endless(0);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(endless.OnFailure(0), StartPolicy::kPause);
 }
 
 TEST(SubmittedPlan, NamesNothingOfTheServersMachine) {

@@ -41,7 +41,7 @@ class Figures : public ::testing::Test {
     folder_.Write("again/summary.json", made_.dump());
     auto report = CompareFigures({.files = files_,
                                   .rows = stated_rows_,
-                                  .rounds = 3,
+                                  .rounds = manifest_rounds_,
                                   .model_digest = manifest_digest_,
                                   .ended_by_itself = by_itself_},
                                  folder_ / "again", made_rows_,
@@ -58,6 +58,7 @@ class Figures : public ::testing::Test {
   json stated_ = Summary(), made_ = Summary();
   std::map<std::string, std::string> files_;
   Rows stated_rows_, made_rows_;
+  uint32_t manifest_rounds_ = 3;
   std::string manifest_digest_ = kDigest;
   bool by_itself_ = true, same_model_ = false;
   FigureReport report_;
@@ -101,6 +102,10 @@ TEST_F(Figures, ThatWereEditedAreNamedWithBothValues) {
   stated_ = Summary();
   manifest_digest_ = kOther;
   EXPECT_EQ(Compared(), "bundle.json: run.model_digest");
+  manifest_digest_ = kDigest;
+  manifest_rounds_ = 4;
+  EXPECT_EQ(Compared(), "bundle.json: run.rounds");
+  EXPECT_EQ(Compared(0.02), "bundle.json: run.rounds");
 }
 
 TEST_F(Figures, ThatAnEarlierReleaseDidNotStateAreNoDifference) {
@@ -174,6 +179,58 @@ TEST_F(Figures, OfARunThatWasCutAreThoseOfItsRows) {
   EXPECT_EQ(Compared(), "");
   stated_["final_round"] = 1;
   EXPECT_EQ(Compared(), "summary.json: final_round");
+}
+
+// Its best model is that of round 2. The run made again has evaluated round 3, which is better.
+TEST_F(Figures, OfARunThatWasCutHaveABestModelOfItsEvaluations) {
+  by_itself_ = false;
+  stated_rows_ = {{2, {{"train_loss", 0.5}, {"test_accuracy", 0.5}}}, {3, {{"train_loss", 0.25}}}};
+  made_rows_ = stated_rows_;
+  made_rows_[3]["test_accuracy"] = 0.75;
+  stated_["final"] = {{"train_loss", 0.25}, {"test_accuracy", 0.5}};
+  stated_["best"] = {{"metric", "test_accuracy"}, {"value", 0.5}, {"round", 2}};
+  stated_["bests"] = {{"test_accuracy", {{"value", 0.5}, {"round", 2}}}};
+  stated_["bytes"] = {{"up", 0}, {"down", 0}};
+  stated_["best_model"] = {{"metric", "test_accuracy"}, {"round", 2}, {"model_digest", kOther}};
+  made_["best_model"] = {{"metric", "test_accuracy"}, {"round", 3}, {"model_digest", kDigest}};
+  EXPECT_EQ(Compared(), "");
+  EXPECT_THAT(report_.not_compared, Contains("summary.json: best_model"));
+  // Had the run evaluated round 3, that were its best.
+  stated_rows_[3]["test_accuracy"] = 0.75;
+  stated_["final"]["test_accuracy"] = 0.75;
+  stated_["best"] = made_["best"];
+  stated_["bests"] = made_["bests"];
+  EXPECT_EQ(Compared(), "summary.json: best_model.model_digest");
+}
+
+// Without an evaluation the best round is one of training. The run made again has evaluated its
+// last model.
+TEST_F(Figures, OfARunThatWasCutBeforeItsFirstEvaluationAreOfItsTraining) {
+  by_itself_ = false;
+  stated_rows_ = {
+      {1, {{"train_loss", 0.75}}}, {2, {{"train_loss", 0.25}}}, {3, {{"train_loss", 0.5}}}};
+  made_rows_ = stated_rows_;
+  made_rows_[3]["test_accuracy"] = 0.75;
+  stated_["final"] = {{"train_loss", 0.5}};
+  made_["final"] = {{"train_loss", 0.5}, {"test_accuracy", 0.75}};
+  stated_["best"] = {{"metric", "train_loss"}, {"value", 0.25}, {"round", 2}, {"rows", "training"}};
+  stated_["bests"] = stated_["rounds_to"] = json::object();
+  stated_["bytes"] = {{"up", 0}, {"down", 0}};
+  EXPECT_EQ(Compared(), "");
+  stated_["best"]["value"] = 0.125;
+  EXPECT_EQ(Compared(), "summary.json: best.value");
+  stated_["best"]["value"] = 0.25;
+  for (const uint64_t round : {uint64_t{3}, (uint64_t{1} << 32) + 2}) {
+    stated_["best"]["round"] = round;
+    EXPECT_EQ(Compared(), "summary.json: best.round");
+  }
+  stated_["best"]["round"] = 2;
+  stated_["best"]["rows"] = "test";
+  EXPECT_EQ(Compared(), "summary.json: best.rows");
+  // A column that the bundle has is no excuse.
+  stated_rows_[2]["test_accuracy"] = made_rows_[2]["test_accuracy"] = 0.5;
+  stated_["best"]["rows"] = "training";
+  EXPECT_NE(Compared(), "");
 }
 
 TEST_F(Figures, InAFileThatIsNoJsonAreAnError) {

@@ -12,6 +12,8 @@
 #include "absl/strings/str_replace.h"
 #include "cli/verify/evaluated_rounds.h"
 #include "core/digest.h"
+#include "core/files.h"
+#include "core/sha256.h"
 #include "data/zip_writer.h"
 #include "tests/cli/run_files.h"
 
@@ -90,6 +92,38 @@ TEST_F(Refusals, FilesThatAreGoneOrOthers) {
               HasSubstr("there is no"));
 }
 
+// A value of --set is TOML, as everywhere.
+TEST_F(Refusals, FilesThatMovedAreGivenAsValuesAndMatchedByTheirDigests) {
+  const auto write = [&](const std::string& name, const std::string& text) {
+    return folder_.Write(name, text);
+  };
+  const std::string table = write("devices.csv", "samples_per_s,down_kB_s,up_kB_s\n1,1,1\n");
+  const std::string moved = write("elsewhere.csv", *ReadFile(table));
+  const std::string devices =
+      absl::StrCat(config_, "[devices]\nfamily = \"file\"\nfile = \"", table, "\"\n");
+  for (const std::string& value : {moved, "\"" + moved + "\""})
+    EXPECT_THAT(Of(devices, {.set = {"devices.file=" + value}}), HasSubstr("--set data.path=PATH"));
+
+  const std::string a = write("a.py", "a"), b = write("b.py", "b"), c = write("c.py", "c");
+  const std::string there_a = write("there/a.py", "a"), there_b = write("there/b.py", "b");
+  const auto list = [](const std::string& first, const std::string& second) {
+    return absl::StrCat("plugins=[\"", first, "\", \"", second, "\"]");
+  };
+  const std::string plugins = absl::StrCat("plugins = [\"", a, "\", \"", b, "\"]\n", config_);
+  const auto with = [&](const std::string& set) {
+    return Of(plugins, {.set = {set}, .trust = true});
+  };
+  EXPECT_THAT(with(list(there_a, there_b)), HasSubstr("--set data.path=PATH"));
+  EXPECT_THAT(with(list(there_b, there_a)), HasSubstr("--set data.path=PATH"));
+  EXPECT_THAT(with(list(there_a, c)),
+              HasSubstr(c + " is not the file that the run had: its sha256 is not " +
+                        Sha256Hex(BytesOf(absl::string_view("b")))));
+  EXPECT_THAT(with(list(there_a, a)), HasSubstr(a + " is not the file that the run had"));
+  EXPECT_THAT(with(list(there_a, folder_ / "none.py")), HasSubstr("there is no"));
+  EXPECT_THAT(with("plugins=[\"" + there_a + "\"]"),
+              HasSubstr("the run had 2 files, and --set names 1"));
+}
+
 TEST_F(Refusals, DataOfAnotherDigest) {
   const std::string rows = folder_.Write("rows.csv", "a,kind\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n");
   EXPECT_THAT(Of(config_ + "[partition]\nclients = 2\n[cohort]\nsize = 1\n",
@@ -116,6 +150,33 @@ TEST_F(Refusals, ABundleWhoseFilesNameDifferentProfiles) {
   EXPECT_THAT(Of(run), HasSubstr("--set data.path=PATH"));
   EXPECT_THAT(OfEdited({{"\"avx2\"", "\"sse4\""}}),
               AllOf(HasSubstr("contradicts itself"), HasSubstr("bundle.json fused, sse4")));
+}
+
+// Its other files say what the run was.
+TEST_F(Refusals, ABundleWhoseManifestTellsAnotherStory) {
+  Of(config_);
+  const std::string rows = DigestOf(absl::string_view("rows")).Hex();
+  const std::pair<std::pair<std::string, std::string>, std::string> edits[] = {
+      {{"\"by hand\"", "\"by foot\""}, "summary.json the run's name is by hand"},
+      {{"\"algorithm\": \"fedavg\"", "\"algorithm\": \"fedprox\""},
+       "the algorithm is fedavg, and by its bundle.json fedprox"},
+      {{"\"finished\"", "\"stopped\""},
+       "the run's end is finished, and by its bundle.json stopped"},
+      {{"\"rounds\": 2", "\"rounds\": 3"}, "the run's rounds are 2, and by its bundle.json 3"},
+      {{"macaw-server 9.9.9", "macaw-server 9.9.8"}, "the program is macaw-server 9.9.9"},
+      {{"\"model_digest\": \"", "\"model_digest\": \"0"}, "the model's digest is"},
+      {{rows, std::string(64, '0')}, "the data's digest is " + rows},
+      {{"\"run.seed\": \"7\"", "\"run.seed\": \"8\""},
+       "config.toml run.seed is 7, and by its bundle.json 8"},
+      {{"\"run.seed\": \"7\"", ""}, "config.toml run.seed is 7, and by its bundle.json nothing"},
+      {{"\"seeds\": {", "\"seeds\": {\"model.seed\": \"1\","},
+       "config.toml model.seed is nothing, and by its bundle.json 1"},
+      {{"\"csv\"", "\"hdf5\""}, "config.toml data.source is csv"},
+      {{"/none/rows.csv", "/none/other.csv"}, "config.toml data.path is /none/rows.csv"}};
+  for (const auto& [edit, expected] : edits) {
+    EXPECT_THAT(OfEdited({edit}),
+                AllOf(HasSubstr("edited.zip contradicts itself: by its "), HasSubstr(expected)));
+  }
 }
 
 // Round 2 was the last one of a session, as the rows or the log say; 3 and 4 are asked for.

@@ -84,7 +84,7 @@ class OnRound(TestCase):
         ):
             run = macaw.simulate(**self.job(name, on_round=stop))
             self.assertEqual((run.summary["end"], run.summary["rounds"]), ("stopped", 2))
-            self.assertEqual(run.summary["reason"], why)
+            self.assertEqual((run.summary["reason"], run.summary["stopped_by"]), (why, "caller"))
             self.assertEqual(macaw.resume(run.folder).digest, whole.digest)
 
     def test_may_stop_after_the_last_round_which_is_its_end(self) -> None:
@@ -214,6 +214,7 @@ class OnRound(TestCase):
         run = macaw.simulate(**self.job("rule", run={"stop": stop},
                                         on_round=lambda run: seen.append(run.round)))  # fmt: skip
         self.assertEqual((run.summary["end"], seen), ("stopped", [1]))
+        self.assertEqual(run.summary["stopped_by"], "rule")
 
     def test_sees_a_trained_function(self) -> None:
         job = dict(model=["linear 3"], train=own.softmax_regression, workers={"slots": 1})

@@ -83,6 +83,7 @@ TEST(StopRule, EndsTheRunWhenTheMetricIsGoodEnough) {
   const Json summary = Json::parse(Slurp(folder / "summary.json"));
   EXPECT_EQ(summary["end"], "stopped");
   EXPECT_EQ(summary["reason"], outcome.reason);
+  EXPECT_EQ(summary["stopped_by"], "rule");
   EXPECT_EQ(summary["best"]["round"], 3);
   EXPECT_EQ(Lines(folder / "metrics.jsonl").size(), 3u);
 }

@@ -222,6 +222,25 @@ TEST_F(Standing, ARunWhoseServerCannotStartYetKeepsItsPlace) {
   }
 }
 
+// Its own trouble or that of all: a run that no start brings to a round does not hold the others up
+// for ever.
+TEST_F(Standing, ARunThatNeverStartsHasFailedAndMakesRoom) {
+  auto taken = std::make_unique<TakenAddress>();
+  Program server("macaw-server", {"--standing", folder_.path(), "--listen", listen_, "--run-admin",
+                                  taken->text, "--run-starts", "2"});
+  ASSERT_TRUE(server.WaitFor("waits_for_runs")) << server.text();
+  ASSERT_EQ(Admin("submit " + Plan("bad")).exit, 0);
+  ASSERT_EQ(Admin("submit " + Plan("next")).exit, 0);
+  ASSERT_TRUE(server.WaitFor("starts_again run=bad")) << server.text();
+  ASSERT_TRUE(WaitForState("bad", "failed"));
+  ASSERT_TRUE(WaitForState("next", "failed")) << "it was begun, and meets the same";
+  EXPECT_THAT(Admin("runs").text, HasSubstr("at 2 starts without a round"));
+  taken.reset();
+  ASSERT_EQ(Admin("submit " + Plan("good")).exit, 0);
+  EXPECT_EQ(Worker()->Wait(), 0);
+  ASSERT_TRUE(WaitForState("good", "finished"));
+}
+
 // Nobody but the standing server answers between runs, and the fleet lives on all the same.
 TEST_F(Standing, EnrolsAndRenewsWhileNoRunIsOpen) {
   testing_support::Simulation plain("plain", {config_});
