@@ -129,8 +129,9 @@ class TrainContext:
         steps = self.local["steps"] or len(ends) * self.epochs
         if 0 < steps <= self.steps:
             raise RuntimeError(
-                f"ctx.batches() gives the {steps} batches of a turn once, and they are taken: for "
-                "further passes take batches of your own, such as ctx.rng.permutation(len(rows)), "
+                "ctx.batches() gives the batches of a turn once, and they are taken "
+                f"({steps} in this one): for more passes take batches of your own, by "
+                "ctx.rng.permutation(len(rows)), "
                 'and return {"steps": …} beside the model'
             )
         return self._batches([0, *ends], steps)
