@@ -355,13 +355,13 @@ TEST_F(SweepPlanTest, SaysThatTheCommonModelDecidesOfRulesWithPersonalModels) {
   const auto notes = [&](const std::string& settings, const std::string& rule) {
     return absl::StrJoin(
         Sweep(absl::StrCat(settings, "[keys]\nlocal.lr = [0.1, 0.2]\nalgorithm.name = [\"", rule,
-                           "\"]\ndata.central_val_fraction = [0.2]\n"))
+                           "\"]\n"))
             .notes,
         "\n");
   };
-  EXPECT_THAT(notes("", "ditto"), AllOf(HasSubstr("val_accuracy decides"), HasSubstr("\"ditto\""),
-                                        HasSubstr("clients_val_accuracy")));
-  EXPECT_THAT(notes("metric = \"val_accuracy\"\n", "ditto"), testing::Not(HasSubstr("decides")));
+  EXPECT_THAT(notes("", "ditto"), AllOf(HasSubstr("test_accuracy decides"), HasSubstr("\"ditto\""),
+                                        HasSubstr("clients_test_accuracy")));
+  EXPECT_THAT(notes("metric = \"test_accuracy\"\n", "ditto"), testing::Not(HasSubstr("decides")));
   EXPECT_THAT(notes("", "fedavg"), testing::Not(HasSubstr("decides")));
 }
 
