@@ -72,24 +72,6 @@ TEST(Compare, ShowsTheDefaultOfAKeyThatOnlySomeRunsGive) {
   EXPECT_THAT(comparison.rows[1].settings, ElementsAre(0.05));
 }
 
-TEST(Compare, ShowsNoKeyOfAnotherKindOfAttack) {
-  const auto attacked = [](const char* kind, std::map<std::string, std::string> more) {
-    more["attack.kind"] = absl::StrCat("\"", kind, "\"");
-    more["attack.fraction"] = "0.3";
-    return Done("fedavg", 1, 0.5, std::move(more));
-  };
-  const ResultTable table =
-      Compared({attacked("alie", {}), attacked("backdoor", {{"attack.target", "7"}}),
-                attacked("backdoor", {}), attacked("free-rider", {{"attack.noise", "0.5"}})},
-               {"test_accuracy"});
-  EXPECT_THAT(table.keys, ElementsAre("attack.kind", "attack.noise", "attack.target"));
-  ASSERT_EQ(table.rows.size(), 4u);
-  EXPECT_THAT(table.rows[0].settings, ElementsAre("alie", nullptr, nullptr));
-  EXPECT_THAT(table.rows[1].settings, ElementsAre("backdoor", nullptr, 7));
-  EXPECT_THAT(table.rows[2].settings, ElementsAre("backdoor", nullptr, 0));
-  EXPECT_THAT(table.rows[3].settings, ElementsAre("free-rider", 0.5, nullptr));
-}
-
 TEST(Compare, ShowsNoKeysOfRowsThatAFleetsServerDoesNotKnow) {
   const ResultTable comparison =
       Compared({Done("fedavg", 1, 0.5),

@@ -181,48 +181,6 @@ TEST(SweepTable, AConfigurationThatFailedWithASeedIsNotTheBestWhileAnotherIsWhol
             HasSubstr("failed: 002-seed2: its test_accuracy is not a finite number")));
 }
 
-// Another metric than the sweep's need not be in all runs: that is no failure.
-TEST(SweepTable, SaysWhichRunsHaveNoSuchColumn) {
-  const SweepPlan plan = PlanOf(2);
-  Results results = NoResults(plan);
-  Put(results, "001", 10, 0.5, 0.6);
-  Put(results, "002", 10, 0.8, 0.9);
-  results.at("002-seed1").rungs[10]["backdoor_success"] = 0.25;
-  results.at("002-seed2").rungs[10]["backdoor_success"] = 0.5;
-  const ResultTable table = MakeTable(plan, results, SweepFolder("sweeps/a"),
-                                      {.name = "backdoor_success", .higher = false});
-  EXPECT_EQ(table.Count(TableRun::State::kFailed), 0u);
-  EXPECT_EQ(table.Count(TableRun::State::kDone), 4u);
-  EXPECT_EQ(BestOf(table), "002");
-  const std::string text = TableText(table);
-  EXPECT_THAT(text, AllOf(HasSubstr("backdoor_success: 2 of 4 runs have no such column"),
-                          HasSubstr("(001-seed1, 001-seed2)"), Not(HasSubstr("failed"))));
-  EXPECT_THAT(text, HasSubstr("\n001            0.1       2     1, 2   -  "));
-  results.at("002-seed2").rungs[10]["backdoor_success"] = std::nan("");
-  EXPECT_THAT(TableText(MakeTable(plan, results, SweepFolder("sweeps/a"),
-                                  {.name = "backdoor_success", .higher = false})),
-              HasSubstr("failed: 002-seed2: its backdoor_success is not a finite number"));
-  EXPECT_EQ(Made(plan, results).Count(TableRun::State::kDone), 4u) << "by the sweep's own metric";
-}
-
-// What is reported beside the metric likewise.
-TEST(SweepTable, ShowsADashWhereARunHasNotWhatIsReported) {
-  SweepPlan plan = PlanOf(2);
-  plan.report = {"backdoor_success"};
-  Results results = NoResults(plan);
-  Put(results, "001", 10, 0.5, 0.6);
-  Put(results, "002", 10, 0.8, 0.9);
-  for (const char* name : {"002-seed1", "002-seed2"})
-    results.at(name).rungs[10]["backdoor_success"] = 0.25;
-  const ResultTable table = Made(plan, results);
-  EXPECT_EQ(table.Count(TableRun::State::kDone), 4u);
-  EXPECT_EQ(table.rows[0].values[1].n, 2u);
-  EXPECT_EQ(table.rows[1].values[1].n, 0u);
-  EXPECT_TRUE(
-      nlohmann::json::parse(TableJson(table))["rows"][1]["report"]["backdoor_success"]["mean"]
-          .is_null());
-}
-
 TEST(SweepTable, ShowsWhatIsThereWhileTheSweepGoesOn) {
   const SweepPlan plan = PlanOf(2);
   Results results = NoResults(plan);
