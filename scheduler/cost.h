@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
+#include <span>
 
 #include "core/ids.h"
 #include "scheduler/cohort.h"
@@ -23,8 +25,8 @@ inline Work WorkOf(const CohortEntry& entry) {
           .state = entry.has_state};
 }
 
-// The cost of one client on a slot of one worker: a sum of non-negative terms. In seconds, once the
-// estimator has observed some times. Before that `row` is 1, and costs only rank clients.
+// The cost of one client on a slot of one worker: a sum of non-negative terms. In seconds, once times
+// of some worker are known (InSeconds). Before that `row` is 1, and costs only rank clients.
 struct Costs {
   double fixed = 0;     // per client
   double state = 0;     // for reading its state
@@ -34,7 +36,10 @@ struct Costs {
   double log_step = 0;
   double uncertainty = 1;  // standard deviation of a client's time, relative to its prediction
   bool known = false;      // this worker itself has reported times
+  // Of times of its device's other workers, or a guess from workers of other devices (GuessedCosts).
+  bool of_others = false;
 
+  bool InSeconds() const { return known || of_others; }
   double Seconds(const Work& work) const {
     return work.state ? WithoutState(work) + state : WithoutState(work);
   }
@@ -51,5 +56,10 @@ struct Costs {
     return slower;
   }
 };
+
+// Of a worker about which nothing is known: the mean of those that have reported times, or of those
+// with times of their devices, and very uncertain. Where nobody has any, rows still stand for
+// seconds. nullopt: there are no others.
+std::optional<Costs> GuessedCosts(std::span<const Costs> others);
 
 }  // namespace macaw::scheduler

@@ -77,22 +77,12 @@ DispatchQueue::Worker& DispatchQueue::Known(const Ask& ask) {
   Worker& worker = it->second;
   if (!fresh) return worker;
   // A new worker is assumed to be like the mean of the others until its own times are known.
-  Costs mean{.row = 0};
-  double others = 0;
+  std::vector<Costs> others;
   for (const auto& [id, other] : workers_) {
-    if (id == ask.worker) continue;
-    const Costs& costs = other.info.costs;
-    mean.fixed += costs.fixed;
-    mean.state += costs.state;
-    mean.row_load += costs.row_load;
-    mean.row += costs.row;
-    mean.step += costs.step;
-    mean.log_step += costs.log_step;
-    others += 1;
+    if (id != ask.worker) others.push_back(other.info.costs);
   }
-  worker.info = {.worker = ask.worker,
-                 .slots = ask.slots,
-                 .costs = others > 0 ? mean.Slower(1 / others) : Costs{}};
+  worker.info = {
+      .worker = ask.worker, .slots = ask.slots, .costs = GuessedCosts(others).value_or(Costs{})};
   worker.slots.resize(ask.slots, {.start = ask.now, .free = ask.now});
   slots_ += ask.slots;
   return worker;
@@ -131,6 +121,19 @@ CohortEntry DispatchQueue::PopFront(Worker& worker) {
   worker.queue.pop_front();
   worker.queued = worker.queue.empty() ? 0 : worker.queued - SecondsOn(worker, entry);
   return entry;
+}
+
+CohortEntry DispatchQueue::PopBack(Worker& worker) {
+  const CohortEntry entry = worker.queue.back();
+  worker.queue.pop_back();
+  worker.queued = worker.queue.empty() ? 0 : worker.queued - SecondsOn(worker, entry);
+  return entry;
+}
+
+bool DispatchQueue::IsUntried(const Worker& worker) {
+  const bool has_none =
+      std::ranges::none_of(worker.slots, [](const Slot& slot) { return slot.given > 0; });
+  return worker.info.costs.of_others && worker.planned == 0 && has_none;
 }
 
 Piece DispatchQueue::Take(const Ask& ask) {
@@ -218,10 +221,12 @@ Piece DispatchQueue::TakeGuided(Worker& worker, const Ask& ask) {
     // is expected to end last.
     for (Worker* last = LastToEnd(); last != nullptr && piece.clients.size() < ask.idle;
          last = LastToEnd()) {
-      piece.clients.push_back(last->queue.back());
-      last->queued -= SecondsOn(*last, last->queue.back());
-      last->queue.pop_back();
+      piece.clients.push_back(PopBack(*last));
     }
+  }
+  // Without a client it would never report times. One is left for the others.
+  if (piece.clients.empty() && ask.idle > 0 && size_ > 1 && IsUntried(worker)) {
+    if (Worker* last = LastToEnd(); last != nullptr) piece.clients.push_back(PopBack(*last));
   }
   const double requests =
       ask.least_seconds > 0 ? mean_seconds_ * pace / ask.least_seconds : kWorthWaiting;

@@ -82,6 +82,9 @@ class DispatchQueue {
   double SecondsOn(const Worker& worker, const CohortEntry& entry) const;
   void Give(Worker& worker, const CohortEntry& entry, double now);
   CohortEntry PopFront(Worker& worker);
+  CohortEntry PopBack(Worker& worker);
+  // Whether no times of the worker are known, where those of others are, and it has no client.
+  static bool IsUntried(const Worker& worker);
 
   Piece TakeWhole(Worker& worker, const Ask& ask);
   Piece TakeNext(const Worker& worker, const Ask& ask);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <utility>
 
 namespace macaw::scheduler {
 namespace {
@@ -74,9 +75,11 @@ void Estimator::EndRound() {
     }
   }
   for (auto& [id, worker] : workers_) {
-    if (!worker.observed) continue;
-    worker.observed = false;
+    // A worker that waits for its first client follows its device.
+    const bool waits = worker.terms.train.seen() == 0;
+    if (!worker.observed && !waits) continue;
     Solve(worker);
+    if (!std::exchange(worker.observed, false)) continue;
     for (RobustRegression Terms::*term : {&Terms::state, &Terms::load, &Terms::train})
       (worker.terms.*term).Forget(options_.keep);
   }
@@ -96,7 +99,8 @@ Costs Estimator::CostsOf(WorkerId worker) const {
           .step = train[2],
           .log_step = train[3],
           .uncertainty = terms.train.Uncertainty() + (known ? 0 : 1),
-          .known = known};
+          .known = known,
+          .of_others = !known};
 }
 
 Prediction Estimator::Predict(WorkerId worker, const CohortEntry& entry) const {

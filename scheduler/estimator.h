@@ -48,8 +48,8 @@ class Estimator {
   // the workers that were observed in this round.
   void EndRound();
 
-  // For a worker that has not reported times: its device's costs. If its device has none either:
-  // one second per row.
+  // For a worker that has not reported times: its device's costs, as of the last round's end. If its
+  // device has none either: one a row, and not InSeconds.
   Costs CostsOf(WorkerId worker) const;
   Prediction Predict(WorkerId worker, const CohortEntry& entry) const;
 

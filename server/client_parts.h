@@ -39,7 +39,6 @@ class ClientParts {
   bool Has(ClientId client) const;
   // Of the n-th of them, alone.
   absl::StatusOr<aggregation::ExactSum> Alone(size_t n) const;
-  double WeightOf(size_t n) const { return sums_[n].weight(); }
 
   // Calls `visit` with the place of each client apart that is `wanted`, and with the sum of all
   // others. Each part is added about log2(parts) times, whatever its channels' reductions.

@@ -16,26 +16,6 @@
 namespace macaw::server {
 namespace {
 
-absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
-                          const std::vector<MetricColumn>& columns) {
-  std::vector<std::string> all, totals;
-  std::string statistic, of_classes;
-  for (const MetricColumn& column : columns) {
-    if (!column.never.empty()) continue;
-    all.push_back(column.name);
-    if (!column.statistic && column.metric == nullptr) totals.push_back(column.name);
-    if (column.statistic && column.metric == nullptr) statistic = column.name;
-    if (!column.statistic && column.metric != nullptr) of_classes = column.name;
-  }
-  const std::string near = NearestWord(metric, all);
-  return absl::InvalidArgumentError(absl::StrCat(
-      key, " is \"", metric, "\", and this run has no such column",
-      near.empty() ? "." : absl::StrCat("; did you mean \"", near, "\"?"), " It has ",
-      absl::StrJoin(totals, ", "),
-      statistic.empty() ? "" : "; and statistics over clients, such as ", statistic,
-      of_classes.empty() ? "" : "; and with evaluation.metrics columns such as ", of_classes));
-}
-
 bool Asks(const RunPlan& run, absl::string_view name) {
   return std::ranges::any_of(training::AskedMetricsOf(run.task),
                              [&](const training::AskedMetric& metric) {
@@ -71,6 +51,36 @@ void AddMissing(EvaluatedRows of, const EvaluationConfig& evaluation,
     case EvaluatedRows::kHeldout:
       return needs(evaluation.heldout, "evaluation.heldout");
   }
+}
+
+// The keys without which the column has no values.
+std::vector<std::string> MissingOf(const MetricColumn& column, const RunPlan& run) {
+  std::vector<std::string> missing;
+  if (column.of.has_value()) AddMissing(*column.of, run.evaluation, missing);
+  if (column.metric != nullptr && !Asks(run, column.metric))
+    missing.push_back(absl::StrCat("evaluation.metrics with \"", column.metric, "\""));
+  return missing;
+}
+
+absl::Status NoSuchColumn(const std::string& key, const std::string& metric, const RunPlan& run,
+                          const std::vector<MetricColumn>& columns) {
+  std::vector<std::string> all, totals;
+  std::string statistic, of_classes;
+  for (const MetricColumn& column : columns) {
+    if (!column.never.empty()) continue;
+    all.push_back(column.name);
+    if (!MissingOf(column, run).empty()) continue;
+    if (!column.statistic && column.metric == nullptr) totals.push_back(column.name);
+    if (column.statistic && column.metric == nullptr) statistic = column.name;
+    if (!column.statistic && column.metric != nullptr) of_classes = column.name;
+  }
+  const std::string near = NearestWord(metric, all);
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " is \"", metric, "\", and this run has no such column",
+      near.empty() ? "." : absl::StrCat("; did you mean \"", near, "\"?"), " It has ",
+      absl::StrJoin(totals, ", "),
+      statistic.empty() ? "" : "; and statistics over clients, such as ", statistic,
+      of_classes.empty() ? "" : "; and with evaluation.metrics columns such as ", of_classes));
 }
 
 // The metric of a column of a group (evaluation.groups), whose name may have any words:
@@ -117,21 +127,17 @@ bool HigherIsBetter(const std::string& column) {
 absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
                          const std::vector<MetricColumn>& columns) {
   const auto column = std::ranges::find(columns, metric, &MetricColumn::name);
-  if (column == columns.end()) return NoSuchColumn(key, metric, columns);
+  if (column == columns.end()) return NoSuchColumn(key, metric, run, columns);
   if (!column->never.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(key, " \"", metric, "\" ", column->never));
   }
-  const EvaluationConfig& evaluation = run.evaluation;
-  if (evaluation.every == 0) {
+  if (run.evaluation.every == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(key, " \"", metric,
                      "\" needs evaluations during the run, and evaluation.every = 0 evaluates the "
                      "last round's model alone: set evaluation.every to 1 or more"));
   }
-  std::vector<std::string> missing;
-  if (column->of.has_value()) AddMissing(*column->of, evaluation, missing);
-  if (column->metric != nullptr && !Asks(run, column->metric))
-    missing.push_back(absl::StrCat("evaluation.metrics with \"", column->metric, "\""));
+  const std::vector<std::string> missing = MissingOf(*column, run);
   if (missing.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(key, " \"", metric, "\" is never evaluated: set ",
                                                  absl::StrJoin(missing, " and ")));

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "absl/strings/strip.h"
+#include "algorithms/api/reported_weight.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/attack.h"
 #include "algorithms/around/channels.h"
@@ -53,6 +55,47 @@ double DotOf(const std::vector<FlatVector>& a, const std::vector<FlatVector>& b)
   return sum;
 }
 
+const algorithms::MadeUp::OnChannel* LieOn(const std::string& channel,
+                                           const algorithms::MadeUp& made_up) {
+  const auto found = made_up.channels.find(channel);
+  return found == made_up.channels.end() ? nullptr : &found->second;
+}
+
+// What a client has sent on a channel that collects.
+const FlatVector& SentBy(ClientId client, const FlatVector& collected, const std::string& channel,
+                         const algorithms::MadeUp& made_up) {
+  const algorithms::MadeUp::OnChannel* const lie = LieOn(channel, made_up);
+  return lie != nullptr && made_up.by(client) ? lie->vector : collected;
+}
+
+// The weights of clients' vectors on the channels that collect: those that they have reported where
+// the rule has asked (algorithms/robust/reported_weights.h), and else 1.
+class CollectedWeights {
+ public:
+  CollectedWeights(const aggregation::Aggregate& aggregate, const algorithms::MadeUp& made_up) {
+    const auto channel = std::ranges::find(aggregate.channels, algorithms::kWeightChannel,
+                                           &aggregation::AggregatedChannel::name);
+    if (channel == aggregate.channels.end()) return;
+    for (const auto& [client, summed] : channel->collected) {
+      const FlatVector& weight = SentBy(client, summed, channel->name, made_up);
+      if (weight.layout()->dtype() == DType::kF64 && weight.layout()->size() > 0)
+        reported_[client] = std::max(0.0, weight.As<double>()[0]);
+    }
+  }
+  double Of(ClientId client) const {
+    const auto found = reported_.find(client);
+    return found != reported_.end() ? found->second : reported_.empty() ? 1 : 0;
+  }
+  double OfAll(const aggregation::AggregatedChannel& channel) const {
+    double sum = 0;
+    for (const auto& [client, vector] : channel.collected) sum += Of(client);
+    return sum;
+  }
+
+ private:
+  std::map<ClientId, double> reported_;
+};
+
 }  // namespace
 
 absl::StatusOr<LeaveOneOut> LeaveOneOut::Make(const algorithms::Description& algorithm,
@@ -68,11 +111,13 @@ absl::StatusOr<LeaveOneOut> LeaveOneOut::Make(const algorithms::Description& alg
 
 void LeaveOneOut::Open(const PhaseOrder& order, algorithms::ServerState before) {
   mean_.clear();
+  made_up_ = {};
   order_ = order;
   before_ = std::move(before);
 }
 
 std::vector<FlatVector> LeaveOneOut::DirectionsOf(const aggregation::Aggregate& aggregate) const {
+  const CollectedWeights weights(aggregate, made_up_);
   std::vector<FlatVector> directions;
   for (const ChannelSpec& spec : compared_) {
     FlatVector& direction = directions.emplace_back();
@@ -80,23 +125,30 @@ std::vector<FlatVector> LeaveOneOut::DirectionsOf(const aggregation::Aggregate& 
         std::ranges::find(aggregate.channels, spec.name, &aggregation::AggregatedChannel::name);
     if (channel == aggregate.channels.end()) continue;
     if (!channel->value.empty()) direction = channel->value.Clone();
+    const double collected = weights.OfAll(*channel);
     for (const auto& [client, vector] : channel->collected) {
-      if (direction.empty()) {
-        direction = vector.Clone();
-      } else {
-        algorithms::Add(vector.view(), direction.view());
-      }
+      if (direction.empty()) direction = FlatVector(vector.layout());
+      const double part = collected > 0 ? weights.Of(client) : 1;
+      algorithms::Axpy(part, SentBy(client, vector, spec.name, made_up_).view(), direction.view());
     }
     // Channels of sums and of means must have one scale.
-    const auto collected = static_cast<double>(channel->collected.size());
-    if (collected > 1) algorithms::Scale(1 / collected, direction.view());
+    if (collected > 0) algorithms::Scale(1 / collected, direction.view());
     if (spec.reduction == aggregation::Reduction::kFixedSum && channel->weight > 0)
       algorithms::Scale(spec.divisor / channel->weight, direction.view());
   }
   return directions;
 }
 
-void LeaveOneOut::Compare(const aggregation::Aggregate& all) { mean_ = DirectionsOf(all); }
+void LeaveOneOut::Compare(const aggregation::Aggregate& all) {
+  made_up_ = twin_->MakeUp(all);
+  mean_ = DirectionsOf(all);
+  for (size_t c = 0; c < mean_.size(); ++c) {
+    // Who has sent it is in the sum with zeros.
+    const algorithms::MadeUp::OnChannel* const lie = LieOn(compared_[c].name, made_up_);
+    if (lie != nullptr && lie->share > 0 && !mean_[c].empty())
+      algorithms::Axpy(lie->share, lie->vector.view(), mean_[c].view());
+  }
+}
 
 absl::StatusOr<std::vector<WithoutClient>> LeaveOneOut::Models(const ClientParts& parts,
                                                                const algorithms::Schema& schema,
@@ -105,9 +157,11 @@ absl::StatusOr<std::vector<WithoutClient>> LeaveOneOut::Models(const ClientParts
   const auto everybody = [](ClientId) { return true; };
   const auto without_one = [&](size_t n, ExactSum others) -> absl::Status {
     const ClientId client = parts.clients()[n];
-    WithoutClient without{.client = client, .weight = parts.WeightOf(n)};
-    MACAW_ASSIGN_OR_RETURN(ExactSum alone, parts.Alone(n));
-    MACAW_ASSIGN_OR_RETURN(without.cosine, CosineToMean(std::move(alone), schema));
+    MACAW_ASSIGN_OR_RETURN(ExactSum own, parts.Alone(n));
+    MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate alone, std::move(own).Report());
+    algorithms::TakeMetrics(schema, order_.phase, alone);
+    WithoutClient without{
+        .client = client, .weight = WeightIn(alone), .cosine = CosineToMean(client, alone)};
     MACAW_RETURN_IF_ERROR(twin_->Load(before_));
     MACAW_RETURN_IF_ERROR(
         ApplyWithout(*twin_, order_, std::move(others), schema, seed, kLeaveOneOut, client));
@@ -118,16 +172,28 @@ absl::StatusOr<std::vector<WithoutClient>> LeaveOneOut::Models(const ClientParts
   };
   MACAW_RETURN_IF_ERROR(parts.EachWithout(everybody, without_one));
   mean_.clear();
+  made_up_ = {};
   before_ = {};
   std::ranges::sort(models, {}, &WithoutClient::client);
   return models;
 }
 
-absl::StatusOr<double> LeaveOneOut::CosineToMean(ExactSum alone,
-                                                 const algorithms::Schema& schema) const {
-  MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate, std::move(alone).Report());
-  algorithms::TakeMetrics(schema, order_.phase, aggregate);
-  const std::vector<FlatVector> own = DirectionsOf(aggregate);
+double LeaveOneOut::WeightIn(const aggregation::Aggregate& alone) const {
+  const auto is_first = [&](const aggregation::AggregatedChannel& channel) {
+    return compared_.empty() || channel.name == compared_.front().name;
+  };
+  const auto channel = std::ranges::find_if(alone.channels, is_first);
+  if (channel == alone.channels.end()) return 0;
+  return channel->collected.empty() ? channel->weight
+                                    : CollectedWeights(alone, made_up_).OfAll(*channel);
+}
+
+double LeaveOneOut::CosineToMean(ClientId client, const aggregation::Aggregate& alone) const {
+  std::vector<FlatVector> own = DirectionsOf(alone);
+  for (size_t c = 0; made_up_.by && made_up_.by(client) && c < own.size(); ++c) {
+    if (const auto* const lie = LieOn(compared_[c].name, made_up_); lie != nullptr)
+      own[c] = lie->vector.Clone();
+  }
   return DotOf(own, mean_) / std::sqrt(DotOf(own, own) * DotOf(mean_, mean_));
 }
 

@@ -22,9 +22,11 @@ inline constexpr char kLeaveOneOut[] = "evaluation.leave_one_out";
 // The model of a round that one of its clients is left out of.
 struct WithoutClient {
   ClientId client{};
-  double weight = 0;  // Σ m·w of the client
-  // Of the angle between what the client has sent and the mean of all clients, over the vectors of
-  // the model's tensors; NaN: one of them is zero.
+  // Of the client in the rule's sum: m·w where the rule weighs, else m. Where it collects, the
+  // weight that the client has reported, if the rule asks for it.
+  double weight = 0;
+  // Of the angle between what the client has sent, under an attack too, and the mean of all
+  // clients, over the vectors of the model's tensors; NaN: one of them is zero.
   double cosine = 0;
   fleet::Blob model;  // as Models gives it: what is trained of it
   Digest digest;      // of the model's values, as in summary.json; filled in by the keeper
@@ -59,11 +61,12 @@ class LeaveOneOut {
 
  private:
   LeaveOneOut() = default;
-  absl::StatusOr<double> CosineToMean(aggregation::ExactSum alone,
-                                      const algorithms::Schema& schema) const;
+  double WeightIn(const aggregation::Aggregate& alone) const;
+  double CosineToMean(ClientId client, const aggregation::Aggregate& alone) const;
 
-  // The mean over its clients of what an aggregate has on the compared channels, by channel; an
-  // empty vector: there is none.
+  // The mean over its clients of what an aggregate has on the compared channels, by channel:
+  // sums as they were summed, and in collected vectors what is made up. An empty vector: there is
+  // none.
   std::vector<FlatVector> DirectionsOf(const aggregation::Aggregate& aggregate) const;
 
   uint32_t every_ = 1;
@@ -71,7 +74,8 @@ class LeaveOneOut {
   std::unique_ptr<algorithms::ServerAlgorithm> twin_;
   PhaseOrder order_;
   algorithms::ServerState before_;
-  std::vector<FlatVector> mean_;  // DirectionsOf all
+  algorithms::MadeUp made_up_;    // what hostile clients of the round have sent
+  std::vector<FlatVector> mean_;  // DirectionsOf all, with that
 };
 
 // Refuses runs whose rounds cannot be done without one client, or must not tell of one.

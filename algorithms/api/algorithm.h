@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -273,6 +274,17 @@ struct DownVector {
 };
 using Broadcast = std::vector<DownVector>;
 
+// What some clients of a phase have sent and the server half makes of what the others have sent, as
+// under an attack (around/attack.h): on a channel the same for each of them.
+struct MadeUp {
+  struct OnChannel {
+    FlatVector vector;
+    double share = 0;  // these clients' part of the channel's weight; 0 where it collects
+  };
+  std::function<bool(ClientId)> by;           // whose it is; empty: nobody's
+  std::map<std::string, OnChannel> channels;  // by name
+};
+
 // The server half: owns the model and everything else that lives between rounds. Called on one
 // thread.
 class ServerAlgorithm {
@@ -300,6 +312,9 @@ class ServerAlgorithm {
   // between two rounds where BeginsAnew holds, and once before the first round, without an effect.
   // The default is an error: the rule says that it sums, and has no such method.
   virtual absl::Status ForgetStates();
+  // What Apply would put into this aggregate beside what was summed, for whoever looks at what
+  // clients have sent. Most halves make nothing.
+  virtual MadeUp MakeUp(const aggregation::Aggregate& /*aggregate*/) const { return {}; }
 };
 
 }  // namespace macaw::algorithms

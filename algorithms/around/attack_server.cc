@@ -73,6 +73,19 @@ class AttackedServer final : public DecoratedServer {
     return inner().Apply(context, std::move(aggregate));
   }
 
+  MadeUp MakeUp(const Aggregate& aggregate) const override {
+    MadeUp made{.by = [attack = attack_](ClientId client) { return attack->Hits(client); }};
+    for (const AggregatedChannel& channel : aggregate.channels) {
+      const auto spec = std::ranges::find(rule_.up, channel.name, &ChannelSpec::name);
+      if (spec == rule_.up.end()) continue;
+      std::optional<MadeUp::OnChannel> lie = spec->reduction == Reduction::kCollect
+                                                 ? LieIn(*spec, channel.collected)
+                                                 : LieIn(*spec, aggregate.channels, channel);
+      if (lie.has_value()) made.channels.emplace(channel.name, *std::move(lie));
+    }
+    return made;
+  }
+
  private:
   using Rows = std::vector<std::pair<ClientId, FlatVector>>;
 
@@ -121,29 +134,72 @@ class AttackedServer final : public DecoratedServer {
                              AggregatedChannel& channel) const {
     const std::optional<Parts> parts = PartsOf(spec, added, channel);
     if (!parts.has_value()) return std::nullopt;
-    const double p = parts->p, c = parts->c;
-    const bool beside = IsBeside(spec);
+    const double all = parts->c * (1 - parts->p);
     const Lie lie(attack_->config, parts->n, parts->n * (1 - parts->honest));
-    const AggregatedChannel* const squares =
-        lie.needs_deviation() ? Find(added, SquaresOf(spec.name)) : nullptr;
     DispatchDType(channel.value.layout()->dtype(), [&]<typename T>(T) {
-      for (size_t e = 0; e < channel.value.layout()->entries().size(); ++e) {
-        const LayoutEntry& entry = channel.value.layout()->entries()[e];
-        const std::span<T> values = channel.value.As<T>().subspan(entry.offset, entry.size);
-        const double* square =
-            squares == nullptr
-                ? nullptr
-                : squares->value.As<double>().data() + squares->value.layout()->entries()[e].offset;
-        for (T& value : values) {
-          const double mean = double{value} / (c * p);
-          const double deviation = square == nullptr ? 0 : Deviation(*square++ / p - mean * mean);
-          const bool lies = entry.group == Group::kParameter && !beside;
-          const double sent = lies ? lie.Of(mean, deviation) : mean;
-          value = static_cast<T>(double{value} + c * (1 - p) * sent);
-        }
-      }
+      const std::span<T> values = channel.value.As<T>();
+      ForEachSent<T>(spec, added, channel, *parts, lie, [&](uint64_t i, double sent) {
+        values[i] = static_cast<T>(double{values[i]} + all * sent);
+      });
     });
     return lie;
+  }
+
+  // f(i, what a hostile client sends there) of each element of a channel's value.
+  template <typename T, typename F>
+  void ForEachSent(const ChannelSpec& spec, const std::vector<AggregatedChannel>& added,
+                   const AggregatedChannel& channel, const Parts& parts, const Lie& lie,
+                   F&& f) const {
+    const bool beside = IsBeside(spec);
+    const AggregatedChannel* const squares =
+        lie.needs_deviation() ? Find(added, SquaresOf(spec.name)) : nullptr;
+    const ParameterLayout& layout = *channel.value.layout();
+    for (size_t e = 0; e < layout.entries().size(); ++e) {
+      const LayoutEntry& entry = layout.entries()[e];
+      const double* square = squares == nullptr ? nullptr
+                                                : squares->value.As<double>().data() +
+                                                      squares->value.layout()->entries()[e].offset;
+      for (uint64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
+        const double mean = double{channel.value.As<T>()[i]} / (parts.c * parts.p);
+        const double deviation =
+            square == nullptr ? 0 : Deviation(*square++ / parts.p - mean * mean);
+        const bool lies = entry.group == Group::kParameter && !beside;
+        f(i, lies ? lie.Of(mean, deviation) : mean);
+      }
+    }
+  }
+
+  // Of MakeUp, in a channel that is summed. nullopt: there is no lie.
+  std::optional<MadeUp::OnChannel> LieIn(const ChannelSpec& spec,
+                                         const std::vector<AggregatedChannel>& all,
+                                         const AggregatedChannel& channel) const {
+    const std::optional<Parts> parts = PartsOf(spec, all, channel);
+    if (!parts.has_value()) return std::nullopt;
+    MadeUp::OnChannel made{.share = 1 - parts->p};
+    if (attack_->config.takes_rows()) {
+      const AggregatedChannel* const each = Find(all, EachOf(spec.name));
+      if (each == nullptr) return std::nullopt;
+      made.vector = LieOf(spec, HonestOf(each->collected)).vector;
+      return made;
+    }
+    const Lie lie(attack_->config, parts->n, parts->n * (1 - parts->honest));
+    made.vector = FlatVector(channel.value.layout());
+    DispatchDType(made.vector.layout()->dtype(), [&]<typename T>(T) {
+      const std::span<T> values = made.vector.As<T>();
+      ForEachSent<T>(spec, all, channel, *parts, lie,
+                     [&](uint64_t i, double sent) { values[i] = static_cast<T>(sent); });
+    });
+    return made;
+  }
+
+  // The same in a channel that collects.
+  std::optional<MadeUp::OnChannel> LieIn(const ChannelSpec& spec, const Rows& rows) const {
+    const std::vector<const FlatVector*> honest = HonestOf(rows);
+    if (honest.empty() || honest.size() == rows.size()) return std::nullopt;
+    if (attack_->config.takes_rows()) return MadeUp::OnChannel{LieOf(spec, honest).vector};
+    MadeUp::OnChannel made{FlatVector(honest[0]->layout())};
+    WriteLie(spec, honest, LieAmong(rows, honest), made.vector);
+    return made;
   }
 
   // The same of a lie that is made of each honest update. Returns its γ.
@@ -188,45 +244,55 @@ class AttackedServer final : public DecoratedServer {
     return honest;
   }
 
+  Lie LieAmong(const Rows& rows, const std::vector<const FlatVector*>& honest) const {
+    return {attack_->config, static_cast<double>(rows.size()),
+            static_cast<double>(rows.size() - honest.size())};
+  }
+
   // The same by plain mean and deviation, since a rule that collects sees no weights.
   std::optional<Lie> ReplaceRows(const ChannelSpec& spec, Rows& rows) const {
-    std::vector<FlatVector*> honest, hostile;
-    for (auto& [client, vector] : rows)
-      (attack_->Hits(client) ? hostile : honest).push_back(&vector);
-    if (honest.empty() || hostile.empty()) return std::nullopt;
+    const std::vector<const FlatVector*> honest = HonestOf(rows);
+    if (honest.empty() || honest.size() == rows.size()) return std::nullopt;
+    const Lie lie = LieAmong(rows, honest);
+    FlatVector* written = nullptr;
+    for (auto& [client, vector] : rows) {
+      if (!attack_->Hits(client)) continue;
+      if (written != nullptr) {
+        Copy(std::as_const(*written).view(), vector.view());
+      } else {
+        WriteLie(spec, honest, lie, vector);
+        written = &vector;
+      }
+    }
+    return lie;
+  }
+
+  void WriteLie(const ChannelSpec& spec, const std::vector<const FlatVector*>& honest,
+                const Lie& lie, FlatVector& out) const {
     const auto n = static_cast<double>(honest.size());
-    const Lie lie(attack_->config, static_cast<double>(rows.size()),
-                  static_cast<double>(hostile.size()));
     const ParameterLayout& layout = *honest[0]->layout();
     DispatchDType(layout.dtype(), [&]<typename T>(T) {
       std::vector<double> mean, variance;  // of a tensor
       for (const LayoutEntry& entry : layout.entries()) {
-        const auto tensor = [&](FlatVector* row) {
-          return row->As<T>().subspan(entry.offset, entry.size);
-        };
         mean.assign(entry.size, 0);
         variance.assign(entry.size, 0);
-        for (FlatVector* const row : honest) {
-          const std::span<const T> values = tensor(row);
+        for (const FlatVector* const row : honest) {
+          const std::span<const T> values = row->As<T>().subspan(entry.offset, entry.size);
           for (size_t i = 0; i < values.size(); ++i) mean[i] += double{values[i]} / n;
         }
-        for (FlatVector* const row : honest) {
-          const std::span<const T> values = tensor(row);
+        for (const FlatVector* const row : honest) {
+          const std::span<const T> values = row->As<T>().subspan(entry.offset, entry.size);
           for (size_t i = 0; i < values.size(); ++i) {
             const double d = double{values[i]} - mean[i];
             variance[i] += d * d / n;
           }
         }
         const bool lies = entry.group == Group::kParameter && !IsBeside(spec);
-        for (FlatVector* const row : hostile) {
-          const std::span<T> values = tensor(row);
-          for (size_t i = 0; i < values.size(); ++i) {
-            values[i] = static_cast<T>(lies ? lie.Of(mean[i], Deviation(variance[i])) : mean[i]);
-          }
-        }
+        const std::span<T> values = out.As<T>().subspan(entry.offset, entry.size);
+        for (size_t i = 0; i < values.size(); ++i)
+          values[i] = static_cast<T>(lies ? lie.Of(mean[i], Deviation(variance[i])) : mean[i]);
       }
     });
-    return lie;
   }
 
   const std::shared_ptr<const Attack> attack_;

@@ -67,6 +67,9 @@ class DecoratedServer : public ServerAlgorithm {
   ServerState Save() const override { return inner_->Save(); }
   absl::Status Load(const ServerState& state) override { return inner_->Load(state); }
   absl::Status ForgetStates() override { return inner_->ForgetStates(); }
+  MadeUp MakeUp(const aggregation::Aggregate& aggregate) const override {
+    return inner_->MakeUp(aggregate);
+  }
 
  protected:
   ServerAlgorithm& inner() { return *inner_; }

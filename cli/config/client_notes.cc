@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/drawable.h"
 #include "core/spelling.h"
@@ -114,6 +115,24 @@ std::string CentralValidationNote(const algorithms::Description& rule,
                       "clients train on these rows, or data.val_fraction for rows of clients' own");
 }
 
+// Says that the common model's validation rows choose, where clients have personal models and none of
+// the columns over validation rows is of those.
+std::string CommonValidationNote(const RunPlan& run, const algorithms::Description& rule,
+                                 const data::Dataset& dataset) {
+  const uint64_t rows = dataset.info().val_examples;
+  const bool chosen_by_clients = run.evaluation.validation && run.evaluation.clients &&
+                                 AnyHas(dataset, data::Split::kValidation) &&
+                                 AnyHas(dataset, data::Split::kTest);
+  if (!rule.has_both_models() || rows == 0 || chosen_by_clients) return "";
+  return absl::StrCat("val_* (", Counted(rows, "row"), ", data.central_val_fraction) are of ",
+                      rule.name,
+                      "'s common model, and not of the personal ones; without a metric of your own "
+                      "they choose the best round, in run.stop and in sweeps. To choose by the "
+                      "personal models set data.val_fraction, data.client_test_fraction, "
+                      "evaluation.clients = true and evaluation.splits with \"validation\" "
+                      "(clients_val_*)");
+}
+
 // Of clients that have training rows and none of this split, and so are in none of its columns.
 std::string SplitNote(const data::Dataset& dataset, data::Split split, absl::string_view rows,
                       absl::string_view columns, absl::string_view key) {
@@ -219,6 +238,9 @@ std::vector<std::string> ClientNotes(const Config& config, const models::ModelSp
   AddNotesOnSteps(run, joins, dataset, notes);
   add(BatchesNote(run, joins, rule, dataset));
   add(CentralValidationNote(rule, dataset.info()));
+  // A metric that is named is the user's own choice. One that was filled in is of val_*.
+  const std::string& stop = config.node.server.stop.metric;
+  if (stop.empty() || absl::StartsWith(stop, "val_")) add(CommonValidationNote(run, rule, dataset));
   if (run.evaluation.clients)
     add(SplitNote(dataset, data::Split::kTest, "test", "clients_test_",
                   "data.client_test_fraction"));

@@ -14,6 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "cli/config/config.h"
+#include "cli/config/idle_keys.h"
 #include "cli/config/settings.h"
 #include "core/files.h"
 #include "core/shell.h"
@@ -253,6 +255,22 @@ std::vector<std::string> DifferingKeys(const std::vector<RunResult>& runs) {
   return keys;
 }
 
+namespace {
+
+// Whether the key is of another kind of attack than the run's.
+bool IsOfAnotherAttack(const std::string& key, const RunResult& run,
+                       const algorithms::Registry& registry) {
+  const auto kind = run.settings.find("attack.kind");
+  if (!absl::StartsWith(key, "attack.") || kind == run.settings.end()) return false;
+  Config config;
+  config.run.attack = {.kind = Unquoted(kind->second), .fraction = 0.5};
+  return std::ranges::any_of(AllFields(), [&](const Field& field) {
+    return field.key == key && !WhyIdle(field, config, registry).empty();
+  });
+}
+
+}  // namespace
+
 std::string SettingOf(const RunResult& run, const std::string& key,
                       const algorithms::Registry& registry) {
   if (key == kAlgorithm) return run.algorithm;
@@ -267,6 +285,7 @@ std::string SettingOf(const RunResult& run, const std::string& key,
     of_another = of_another ||
                  (absl::StartsWith(key, prefix) && key != kind && !run.settings.contains(kind));
   }
+  of_another = of_another || IsOfAnotherAttack(key, run, registry);
   const auto source = run.settings.find("data.source");
   // A fleet's server does not know its nodes' rows.
   for (const char* section : {"data.", "partition."})

@@ -1,6 +1,7 @@
 #include "cli/simulate/selection.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -67,8 +68,14 @@ absl::StatusOr<std::vector<server::MetricColumn>> ColumnsOf(const Config& config
 
 absl::Status CheckHas(const std::string& key, const std::string& metric, const RunPlan& run,
                       const std::vector<server::MetricColumn>& columns, const EvaluableRows& rows) {
-  MACAW_RETURN_IF_ERROR(server::CheckMetric(key, metric, run, columns));
   const auto column = std::ranges::find(columns, metric, &server::MetricColumn::name);
+  if (column == columns.end()) {  // the error lists those that the run will have
+    std::vector<server::MetricColumn> there;
+    std::ranges::copy_if(columns, std::back_inserter(there),
+                         [&](const auto& other) { return MissingRows(other, rows) == nullptr; });
+    return server::CheckMetric(key, metric, run, there);
+  }
+  MACAW_RETURN_IF_ERROR(server::CheckMetric(key, metric, run, columns));
   const char* const missing = MissingRows(*column, rows);
   if (missing == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -13,7 +13,7 @@ namespace {
 using State = TableRun::State;
 
 TableRun RunAt(const SweepPlan& plan, const JobResult& result, uint32_t rounds,
-               const std::vector<std::string>& metrics) {
+               const std::vector<std::string>& metrics, Lacking lacking) {
   const auto reached = result.rungs.find(rounds);
   if (reached == result.rungs.end())
     return {.state = result.failed ? State::kFailed : State::kOpen, .why = result.why};
@@ -24,7 +24,8 @@ TableRun RunAt(const SweepPlan& plan, const JobResult& result, uint32_t rounds,
   }
   const auto value = reached->second.find(plan.metric);
   const bool missed =
-      value == reached->second.end() && settings::Contains(TargetsOf(reached->second), plan.metric);
+      value == reached->second.end() &&
+      (lacking == Lacking::kIsDone || settings::Contains(TargetsOf(reached->second), plan.metric));
   if (!missed && (value == reached->second.end() || !std::isfinite(value->second))) {
     run.state = State::kFailed;
     run.why = absl::StrCat("its ", plan.metric, " is not a finite number");
@@ -62,7 +63,8 @@ std::vector<size_t> BestOf(const SweepPlan& plan, const std::map<std::string, Jo
 }  // namespace
 
 TableRow RowAt(const SweepPlan& plan, const std::map<std::string, JobResult>& results,
-               size_t configuration, size_t rung, const std::vector<std::string>& metrics) {
+               size_t configuration, size_t rung, const std::vector<std::string>& metrics,
+               Lacking lacking) {
   const Configuration& what = plan.configurations[configuration];
   TableRow row{.name = what.name,
                .settings = what.values,
@@ -71,7 +73,8 @@ TableRow RowAt(const SweepPlan& plan, const std::map<std::string, JobResult>& re
                .baseline = what.baseline};
   for (const uint64_t seed : plan.seeds) {
     const std::string name = JobName(what, seed);
-    TableRun& run = row.runs.emplace_back(RunAt(plan, results.at(name), row.rounds, metrics));
+    TableRun& run =
+        row.runs.emplace_back(RunAt(plan, results.at(name), row.rounds, metrics, lacking));
     run.seed = seed;
     run.name = name;
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/config/key_error.h"
 #include "cli/results/result.h"
 #include "cli/results/text.h"
 #include "cli/simulate/selection.h"
@@ -20,6 +21,7 @@ namespace macaw::cli {
 namespace {
 
 constexpr char kAtBest[] = "_at_best_";
+constexpr char kDidYouMean[] = "did you mean";  // of an error that names a similar column
 
 // The plan as far as a sweep's metric is concerned: without evaluations during the run there is
 // still one after the last round.
@@ -197,6 +199,24 @@ absl::Status ChooseMetrics(const SweepSettings& settings, const std::vector<Chec
   return absl::OkStatus();
 }
 
+std::string CommonModelNote(const SweepSettings& settings, const std::vector<CheckedRun>& runs,
+                            const SweepPlan& plan) {
+  const bool of_common =
+      absl::StartsWith(plan.metric, "val_") || absl::StartsWith(plan.metric, "test_");
+  const auto personal = std::ranges::find_if(runs, [](const CheckedRun& run) {
+    return std::ranges::any_of(run.columns, [](const server::MetricColumn& column) {
+      return column.of == server::EvaluatedRows::kGlobal;
+    });
+  });
+  if (!settings.metric.empty() || !of_common || personal == runs.end()) return "";
+  return absl::StrCat(
+      "metric: ", plan.metric, " decides, which is of the common model, also for \"",
+      personal->config.run.algorithm.name,
+      "\", whose clients have personal models. To choose by those give clients "
+      "rows of their own (data.val_fraction, data.client_test_fraction) and name clients_",
+      plan.metric, ".");
+}
+
 std::string MetricNote(const SweepSettings& settings, const SweepPlan& plan) {
   if (settings.metric.empty() || settings.metric == plan.metric) return "";
   return absl::StrCat("metric: \"", settings.metric,
@@ -204,12 +224,37 @@ std::string MetricNote(const SweepSettings& settings, const SweepPlan& plan) {
                       plan.metric, "\" is in all runs, and decides.");
 }
 
-absl::Status CheckMetrics(const SweepSettings& settings, const CheckedRun& run,
-                          const SweepPlan& plan) {
-  absl::Status status = CheckSweepMetric("metric", plan.metric, run);
-  for (const std::string& reported : settings.report)
-    status.Update(CheckSweepMetric("report", reported, run));
-  return status;
+absl::Status CheckMetricOf(const CheckedRun& run, const SweepPlan& plan) {
+  return CheckSweepMetric("metric", plan.metric, run);
+}
+
+ReportedColumns::ReportedColumns(const SweepSettings& settings) {
+  for (const std::string& column : settings.report) missing_.emplace(column, absl::OkStatus());
+}
+
+void ReportedColumns::Look(const CheckedRun& run, const Explain& explain) {
+  ++runs_;
+  for (auto column = missing_.begin(); column != missing_.end();) {
+    absl::Status status = CheckSweepMetric("report", column->first, run);
+    if (status.ok()) {
+      column = missing_.erase(column);
+      continue;
+    }
+    absl::Status& why = (column++)->second;
+    const bool names_another = absl::StrContains(status.message(), kDidYouMean) &&
+                               !absl::StrContains(why.message(), kDidYouMean);
+    if (why.ok() || names_another) why = explain(std::move(status));
+  }
+}
+
+absl::Status ReportedColumns::Check() const {
+  if (missing_.empty()) return absl::OkStatus();
+  const absl::Status& why = missing_.begin()->second;
+  if (runs_ == 1) return why;
+  return WithKeyError(
+      absl::Status(why.code(),
+                   absl::StrCat(why.message(), ". No configuration of the sweep has it")),
+      KeyErrorOf(why));
 }
 
 }  // namespace macaw::cli

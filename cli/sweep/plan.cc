@@ -1,6 +1,7 @@
 #include "cli/sweep/plan.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,19 @@ std::vector<Configuration> ConfigurationsIn(const Json& json) {
 }
 
 }  // namespace
+
+void DropConstantKeys(SweepPlan& plan) {
+  for (size_t key = plan.keys.size(); key-- > 0;) {
+    const auto same = [&](const Configuration& configuration) {
+      return configuration.values[key] == plan.configurations.front().values[key];
+    };
+    if (plan.configurations.size() < 2 || !std::ranges::all_of(plan.configurations, same)) continue;
+    const auto at = static_cast<std::ptrdiff_t>(key);
+    plan.keys.erase(plan.keys.begin() + at);
+    for (Configuration& configuration : plan.configurations)
+      configuration.values.erase(configuration.values.begin() + at);
+  }
+}
 
 std::string JobName(const Configuration& configuration, uint64_t seed) {
   return absl::StrCat(configuration.name, configuration.name.empty() ? "" : "-", "seed", seed);

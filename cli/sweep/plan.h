@@ -42,6 +42,8 @@ struct SweepPlan {
     return rungs.empty() ? configuration.rounds : rungs[rung];
   }
 };
+// A key with a single value needs no column.
+void DropConstantKeys(SweepPlan& plan);
 // "007-seed1"; of a configuration without a name "seed1"
 std::string JobName(const Configuration& configuration, uint64_t seed);
 std::string JsonOf(const SweepPlan& plan);

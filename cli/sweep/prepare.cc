@@ -42,22 +42,6 @@ constexpr OffSwitch kOffSwitches[] = {{"attack.", "attack.kind", "\"none\""},
                                       {"privacy.", "privacy.mechanism", "\"none\""},
                                       {"update.", "update.codec", "[]"}};
 
-// The word that the point gives a key; null: it gives none.
-const std::string* WordAt(const Point& point, absl::string_view key) {
-  const auto found = std::ranges::find(point, key, &settings::Setting::key);
-  return found == point.end() ? nullptr : found->value.As<std::string>();
-}
-
-std::vector<std::string> KeysOf(const std::vector<Point>& points) {
-  std::vector<std::string> keys;
-  for (const Point& point : points) {
-    for (const settings::Setting& setting : point) {
-      if (!settings::Contains(keys, setting.key)) keys.push_back(setting.key);
-    }
-  }
-  return keys;
-}
-
 // Whether the key is a parameter of an algorithm that the run does not use.
 bool IsOfAnotherAlgorithm(const std::string& key, const Config& config) {
   const std::vector<std::string> parts = absl::StrSplit(key, '.');
@@ -113,12 +97,13 @@ class Preparation {
                            FixedOverSeeds(file_.base, OverridesOf(points.front()),
                                           sweep_.plan.seeds, catalogue_, reading_));
     if (!fixed.empty()) sweep_.warnings.push_back(fixed);
-    DropConstantKeys();
+    DropConstantKeys(sweep_.plan);
     CompareBaselinesAlone();
     if (sweep_.plan.candidates() > 1 && ChoosesByTestRows(sweep_.plan.metric))
       sweep_.warnings.push_back(TestRowsChooseText(sweep_.plan.metric));
     if (std::string note = MetricNote(file_.settings, sweep_.plan); !note.empty())
       sweep_.notes.push_back(std::move(note));
+    MACAW_RETURN_IF_ERROR(CheckReported());
     if (!settings.mode.empty()) sweep_.plan.higher = settings.mode == "max";
     return std::move(sweep_);
   }
@@ -236,22 +221,6 @@ class Preparation {
       AddKeys(absl::StrCat(key, ".", (*table)[i].first), (*table)[i].second);
   }
 
-  // A key with a single value needs no column.
-  void DropConstantKeys() {
-    SweepPlan& plan = sweep_.plan;
-    for (size_t key = plan.keys.size(); key-- > 0;) {
-      const auto same = [&](const Configuration& configuration) {
-        return configuration.values[key] == plan.configurations.front().values[key];
-      };
-      if (plan.configurations.size() < 2 || !std::ranges::all_of(plan.configurations, same))
-        continue;
-      const auto at = static_cast<std::ptrdiff_t>(key);
-      plan.keys.erase(plan.keys.begin() + at);
-      for (Configuration& configuration : plan.configurations)
-        configuration.values.erase(configuration.values.begin() + at);
-    }
-  }
-
   // Where there is nothing but baselines, the best of them is looked for.
   void CompareBaselinesAlone() {
     if (sweep_.plan.candidates() > 0) return;
@@ -353,6 +322,7 @@ class Preparation {
   absl::Status CheckOneOfEachRule(const std::vector<Point>& points) {
     std::set<std::string> rules;
     std::vector<CheckedRun> runs;
+    std::vector<std::vector<Override>> of_runs;  // parallel to it
     for (size_t i = 0; i < points.size(); ++i) {
       if (!rules.insert(RuleOf(points[i])).second) continue;
       std::vector<Override> overrides = OverridesOf(points[i]);
@@ -364,12 +334,36 @@ class Preparation {
       absl::StatusOr<CheckedRun> run = CheckRun(overrides);
       if (!run.ok()) return Explained(run.status(), overrides);
       runs.push_back(*std::move(run));
+      of_runs.push_back(std::move(overrides));
       checked_.insert(i);
     }
-    absl::Status status = ChooseMetrics(file_.settings, runs, sweep_.plan);
-    for (const CheckedRun& run : runs)
-      status.Update(CheckMetrics(file_.settings, run, sweep_.plan));
-    return status.ok() ? status : Annotate(status, file_.path);
+    const absl::Status chosen = ChooseMetrics(file_.settings, runs, sweep_.plan);
+    if (!chosen.ok()) return Annotate(chosen, file_.path);
+    if (std::string note = CommonModelNote(file_.settings, runs, sweep_.plan); !note.empty())
+      sweep_.notes.push_back(std::move(note));
+    for (size_t i = 0; i < runs.size(); ++i)
+      MACAW_RETURN_IF_ERROR(CheckColumns(runs[i], of_runs[i]));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckColumns(const CheckedRun& run, const std::vector<Override>& overrides) {
+    const auto explain = [&](absl::Status status) {
+      return alone_ ? Annotate(status, file_.path) : Explained(status, overrides);
+    };
+    reported_.Look(run, explain);
+    const absl::Status status = CheckMetricOf(run, sweep_.plan);
+    return status.ok() ? status : explain(status);
+  }
+
+  // What is reported is in some configuration, perhaps in one that an earlier command has checked.
+  absl::Status CheckReported() {
+    for (const std::vector<Override>& overrides : known_) {
+      if (reported_.complete()) break;
+      absl::StatusOr<CheckedRun> run = CheckRun(overrides);
+      if (!run.ok()) return Explained(run.status(), overrides);
+      MACAW_RETURN_IF_ERROR(CheckColumns(*run, overrides));
+    }
+    return reported_.Check();
   }
 
   absl::StatusOr<CheckedRun> CheckRun(const std::vector<Override>& overrides) const {
@@ -378,11 +372,14 @@ class Preparation {
   }
 
   absl::Status Check(size_t place, const Job& job, const std::vector<Override>& overrides) {
-    if (checked_.contains(place) || is_known_(job)) return absl::OkStatus();
+    if (checked_.contains(place)) return absl::OkStatus();
+    if (is_known_(job)) {
+      known_.push_back(overrides);
+      return absl::OkStatus();
+    }
     absl::StatusOr<CheckedRun> run = CheckRun(overrides);
     if (!run.ok()) return Explained(run.status(), overrides);
-    const absl::Status status = CheckMetrics(file_.settings, *run, sweep_.plan);
-    return status.ok() ? status : Annotate(status, file_.path);
+    return CheckColumns(*run, overrides);
   }
 
   // An error that names no line of the sweep file is about a combination.
@@ -415,6 +412,8 @@ class Preparation {
   const Idle reading_ = alone_ ? Idle::kRefuse : Idle::kLeaveOut;
   PreparedSweep sweep_;
   std::set<size_t> checked_;  // places of the points that have been checked: one of each rule
+  std::vector<std::vector<Override>> known_;  // of configurations that were checked before
+  ReportedColumns reported_{file_.settings};
   std::set<std::string> identities_;
   InputDigests inputs_;
   std::set<std::string> base_keys_;            // that the base gives

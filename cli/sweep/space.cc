@@ -20,6 +20,7 @@
 #include "cli/config/key_error.h"
 #include "core/digest.h"
 #include "core/random.h"
+#include "core/settings/section.h"
 #include "core/spelling.h"
 #include "core/status.h"
 
@@ -275,6 +276,21 @@ Point WithoutTables(const Point& point) {
   Point flat;
   for (const settings::Setting& setting : point) Flatten(setting.key, setting.value, flat);
   return flat;
+}
+
+const std::string* WordAt(const Point& point, absl::string_view key) {
+  const auto found = std::ranges::find(point, key, &settings::Setting::key);
+  return found == point.end() ? nullptr : found->value.As<std::string>();
+}
+
+std::vector<std::string> KeysOf(const std::vector<Point>& points) {
+  std::vector<std::string> keys;
+  for (const Point& point : points) {
+    for (const settings::Setting& setting : point) {
+      if (!settings::Contains(keys, setting.key)) keys.push_back(setting.key);
+    }
+  }
+  return keys;
 }
 
 }  // namespace macaw::cli

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "cli/config/toml.h"
 #include "core/settings/value.h"
 
@@ -40,5 +41,10 @@ std::vector<Point> PointsOf(const std::vector<Axis>& axes, uint32_t samples, uin
 // The point with the keys of its tables in their place: algorithm = {name = "fedprox"} sets
 // algorithm.name.
 Point WithoutTables(const Point& point);
+
+// The word that the point gives a key; null: it gives none.
+const std::string* WordAt(const Point& point, absl::string_view key);
+// The keys of all points, each once.
+std::vector<std::string> KeysOf(const std::vector<Point>& points);
 
 }  // namespace macaw::cli

@@ -54,15 +54,38 @@ std::vector<size_t> LastRungs(const SweepPlan& plan, const Results& results) {
 }
 
 TableRow RowOf(const SweepPlan& plan, const Results& results, size_t configuration, size_t last,
-               const std::vector<std::string>& metrics) {
-  TableRow row = RowAt(plan, results, configuration, last, metrics);
+               const std::vector<std::string>& metrics, Lacking lacking) {
+  TableRow row = RowAt(plan, results, configuration, last, metrics, lacking);
   if (!HasOpen(row) || last == 0 || row.baseline) return row;
-  TableRow before = RowAt(plan, results, configuration, last - 1, metrics);
+  TableRow before = RowAt(plan, results, configuration, last - 1, metrics, lacking);
   for (size_t i = 0; i < row.runs.size(); ++i) {
     before.runs[i].goes_on = row.runs[i].state == State::kOpen;
     if (row.runs[i].state == State::kFailed) before.runs[i] = row.runs[i];
   }
   return before;
+}
+
+// Of a target the table itself says how many have not reached it.
+void NoteLacking(const std::string& metric, ResultTable& table) {
+  if (IsTarget(metric)) return;
+  size_t done = 0;
+  std::vector<std::string> lacking;
+  for (const TableRow& row : table.rows) {
+    done += row.done();
+    for (const TableRun& run : row.runs) {
+      if (run.state == State::kDone && !run.values.contains(metric)) lacking.push_back(run.name);
+    }
+  }
+  if (lacking.empty()) return;
+  constexpr size_t kMost = 5;
+  const size_t more = lacking.size() - std::min(lacking.size(), kMost);
+  const size_t count = lacking.size();
+  lacking.resize(count - more);
+  table.notes.push_back(
+      absl::StrCat(metric, ": ", count, " of ", done, " runs ", count == 1 ? "has" : "have",
+                   " no such column, or no number in it (", absl::StrJoin(lacking, ", "),
+                   more > 0 ? absl::StrCat(" and ", more, " more") : "", "), and ",
+                   count == 1 ? "shows" : "show", " - there."));
 }
 
 }  // namespace
@@ -83,10 +106,13 @@ ResultTable MakeTable(const SweepPlan& plan, const Results& results, const Sweep
                     .best_first = true,
                     .halved = !plan.rungs.empty()};
   AddMetrics(by_shown, results, table);
+  const Lacking lacking = shown.name == plan.metric ? Lacking::kFails : Lacking::kIsDone;
   for (size_t i = 0; i < plan.configurations.size(); ++i) {
-    TableRow& row = table.rows.emplace_back(RowOf(by_shown, results, i, rungs[i], table.metrics));
+    TableRow& row =
+        table.rows.emplace_back(RowOf(by_shown, results, i, rungs[i], table.metrics, lacking));
     for (TableRun& run : row.runs) run.folder = folder.RunOf(plan, run.name);
   }
+  if (lacking == Lacking::kIsDone) NoteLacking(shown.name, table);
   Summarise(table);
   return table;
 }

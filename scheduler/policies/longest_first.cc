@@ -14,7 +14,7 @@ Plan LongestFirstScheduler::Assign(const Cohort& cohort,
     plan.reason = "no worker can train.";
     return plan;
   }
-  PlaceLongestFirst(cohort, workers, plan);
+  PlaceLongestFirst(cohort, plan);
   plan.reason = absl::StrCat("longest client first, each to the slot that finishes it first: ",
                              Scene(cohort.entries.size(), workers), ".");
   return plan;

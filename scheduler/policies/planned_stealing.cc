@@ -28,9 +28,11 @@ std::string Tightest(const Plan& plan) {
     if (!queue.queue.empty() && (last == nullptr || queue.finish > last->finish)) last = &queue;
   }
   if (last == nullptr) return "";
-  if (!last->worker.costs.known) return "; no times are known yet, so rows stand for seconds";
-  return absl::StrCat("; worker ", last->worker.worker.value, " would end last, after ",
-                      last->finish, " s");
+  const Costs& costs = last->worker.costs;
+  if (!costs.InSeconds()) return "; no times are known yet, so rows stand for seconds";
+  return absl::StrCat("; worker ", last->worker.worker.value,
+                      costs.known ? "" : ", which has reported no times yet,",
+                      " would end last, after ", last->finish, " s");
 }
 
 }  // namespace
@@ -42,7 +44,7 @@ Plan PlannedStealingScheduler::Assign(const Cohort& cohort,
     plan.reason = "no worker can train.";
     return plan;
   }
-  PlaceLongestFirst(cohort, workers, plan);
+  PlaceLongestFirst(cohort, plan);
   if (GoesOutWhole(plan)) {
     plan.hand_out = HandOut::kWhole;
     plan.uncollected = kTooShortToSplit;

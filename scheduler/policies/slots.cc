@@ -1,16 +1,40 @@
 #include "scheduler/policies/slots.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/spelling.h"
 #include "scheduler/placement.h"
 
 namespace macaw::scheduler {
+namespace {
+
+// However slow a worker is taken for that has reported no times: without a client it never will. It
+// gets the shortest client of the queue that ends last, which keeps others.
+void GiveFirst(Plan& plan, WorkerQueue& untried) {
+  WorkerQueue* last = nullptr;
+  for (WorkerQueue& queue : plan.queues) {
+    if (queue.queue.size() > 1 && (last == nullptr || queue.finish > last->finish)) last = &queue;
+  }
+  if (last == nullptr) return;
+  Append(untried, last->queue.back());
+  last->queue.pop_back();
+}
+
+}  // namespace
 
 Plan EmptyPlan(std::span<const WorkerInfo> workers, HandOut hand_out) {
   Plan plan{.hand_out = hand_out};
-  for (const WorkerInfo& worker : workers) plan.queues.push_back({.worker = worker});
+  std::vector<Costs> all;
+  for (const WorkerInfo& worker : workers) all.push_back(worker.costs);
+  const std::optional<Costs> guess = GuessedCosts(all);
+  for (const WorkerInfo& worker : workers) {
+    plan.queues.push_back({.worker = worker});
+    if (!worker.costs.InSeconds() && guess->InSeconds()) plan.queues.back().worker.costs = *guess;
+  }
   return plan;
 }
 
@@ -32,7 +56,9 @@ void Append(WorkerQueue& queue, const CohortEntry& entry) {
       queue.worker.costs.Seconds(WorkOf(entry)) / static_cast<double>(queue.worker.slots);
 }
 
-void PlaceLongestFirst(const Cohort& cohort, std::span<const WorkerInfo> workers, Plan& plan) {
+void PlaceLongestFirst(const Cohort& cohort, Plan& plan) {
+  std::vector<WorkerInfo> workers;
+  for (const WorkerQueue& queue : plan.queues) workers.push_back(queue.worker);
   std::vector<std::pair<double, const CohortEntry*>> order;
   order.reserve(cohort.entries.size());
   // Measures all queues by the first worker's costs, because devices differ more in speed than in
@@ -47,6 +73,10 @@ void PlaceLongestFirst(const Cohort& cohort, std::span<const WorkerInfo> workers
     WorkerQueue& queue = plan.queues[turn.worker];
     queue.queue.push_back(*entry);
     queue.finish = std::max(queue.finish, turn.finish);
+  }
+  for (WorkerQueue& queue : plan.queues) {
+    if (queue.queue.empty() && queue.worker.slots > 0 && queue.worker.costs.of_others)
+      GiveFirst(plan, queue);
   }
 }
 

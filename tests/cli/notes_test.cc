@@ -227,6 +227,25 @@ TEST(Notes, SayThatTheCentralValidationSetIsNotUsedWithoutACommonModel) {
   EXPECT_EQ(Notes("fedavg", rows, set), "");
 }
 
+TEST(Notes, SayThatTheCommonModelsRowsChooseWhereClientsHavePersonalOnes) {
+  SomeRows rows({20, 20, 20}, {5, 5, 5});
+  rows.set_central_validation(7);
+  const std::vector<std::string> set = {"evaluation.clients=true"};
+  for (const char* rule : {"ditto", "pfedme"}) {
+    EXPECT_THAT(
+        Notes(rule, rows, set),
+        AllOf(HasSubstr("val_* (7 rows, data.central_val_fraction)"),
+              HasSubstr(absl::StrCat(rule, "'s common model")), HasSubstr("clients_val_*")));
+    EXPECT_EQ(Notes(rule, rows,
+                    {"evaluation.clients=true", "run.stop.metric=clients_test_accuracy",
+                     "run.stop.patience=3"}),
+              "")
+        << "a metric that is named";
+  }
+  const SomeRows without({20, 20, 20}, {5, 5, 5});
+  EXPECT_EQ(Notes("ditto", without, set), "");
+}
+
 TEST(Notes, SayWhatAConceptShiftDoesToTheTestMetrics) {
   const SomeRows rows({20, 40, 60}, {1, 1, 1});
   EXPECT_THAT(Notes("fedavg", rows,

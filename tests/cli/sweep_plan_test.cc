@@ -320,6 +320,51 @@ TEST_F(SweepPlanTest, WarnsWhereTestRowsChooseAndRefusesAMetricWithoutRows) {
   EXPECT_EQ(without.plan.metric, "train_loss") << "there are no test rows";
 }
 
+TEST_F(SweepPlanTest, ReportsWhatSomeConfigurationHas) {
+  const std::string kinds = "[keys]\nattack.kind = [\"none\", \"alie\"]\nattack.fraction = [0.3]\n";
+  const PreparedSweep sweep = Sweep("report = [\"rule_attackers\", \"test_loss\"]\n" + kinds);
+  EXPECT_THAT(sweep.plan.report, ElementsAre("rule_attackers", "test_loss"));
+  // What decides is in all of them, and the error names one that has it not.
+  EXPECT_THAT(Refused("base = \"run.toml\"\nmetric = \"rule_attackers\"\n" + kinds),
+              AllOf(HasSubstr("attack.kind = \"none\""), HasSubstr("no such column")));
+  // Nobody has it: of the columns that are listed each is in a run.
+  const std::string refused =
+      Refused("base = \"run.toml\"\nreport = [\"rule_atackers\"]\n" + kinds);
+  EXPECT_THAT(refused,
+              AllOf(HasSubstr("report is \"rule_atackers\""), HasSubstr("attack.kind = \"alie\""),
+                    HasSubstr("did you mean \"rule_attackers\""),
+                    HasSubstr("No configuration of the sweep has it")));
+  EXPECT_THAT(refused, HasSubstr("test_loss"));
+  for (const char* never : {"clients_test_loss", "val_loss", "heldout_test_loss"})
+    EXPECT_THAT(refused, testing::Not(HasSubstr(never)));
+}
+
+// The second command finds the runs with an attack in its folder, and does not check them again.
+TEST_F(SweepPlanTest, ReportsWhatAConfigurationHasThatWasCheckedBefore) {
+  const std::string path =
+      folder_.Write("sweep.toml",
+                    "base = \"run.toml\"\nreport = [\"rule_attackers\"]\n[keys]\n"
+                    "attack.kind = [\"none\", \"alie\"]\nattack.fraction = [0.3]\n");
+  Output silent;
+  const auto again = Prepare(
+      *ReadSweepFile(path), sdk::Catalogue::Builtins(), [](const Job&) { return true; }, silent);
+  EXPECT_TRUE(again.ok()) << again.status();
+}
+
+TEST_F(SweepPlanTest, SaysThatTheCommonModelDecidesOfRulesWithPersonalModels) {
+  const auto notes = [&](const std::string& settings, const std::string& rule) {
+    return absl::StrJoin(
+        Sweep(absl::StrCat(settings, "[keys]\nlocal.lr = [0.1, 0.2]\nalgorithm.name = [\"", rule,
+                           "\"]\n"))
+            .notes,
+        "\n");
+  };
+  EXPECT_THAT(notes("", "ditto"), AllOf(HasSubstr("test_accuracy decides"), HasSubstr("\"ditto\""),
+                                        HasSubstr("clients_test_accuracy")));
+  EXPECT_THAT(notes("metric = \"test_accuracy\"\n", "ditto"), testing::Not(HasSubstr("decides")));
+  EXPECT_THAT(notes("", "fedavg"), testing::Not(HasSubstr("decides")));
+}
+
 TEST_F(SweepPlanTest, RefusesAMetricThatNoRunCanHave) {
   const auto refused = [&](const std::string& metric) {
     return Refused(absl::StrCat("base = \"run.toml\"\nmetric = \"", metric, "\"\n"));
