@@ -14,7 +14,7 @@ namespace {
 
 // Writes one HTML page about runs (cli/report/report.h).
 struct ReportCommand {
-  std::vector<std::string> runs;  // likewise
+  std::vector<std::string> runs;  // folders of runs, sweeps and repeats, or NAME-repeat.json
   std::string out;                // a file, or "-" for standard output
 };
 
