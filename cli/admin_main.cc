@@ -8,23 +8,25 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "cli/admin/results_folder.h"
 #include "cli/admin/view.h"
 #include "cli/check_server.h"
 #include "cli/command_line.h"
+#include "cli/invite/lifetimes.h"
+#include "cli/invite/named_clients.h"
 #include "cli/process/exit.h"
-#include "cli/process/named_clients.h"
+#include "cli/process/kept_places.h"
 #include "cli/process/signals.h"
 #include "core/files.h"
 #include "core/shell.h"
@@ -39,7 +41,7 @@ namespace {
 using admin::Action;
 
 struct AdminArguments {
-  std::string run_dir, standing, server, identity, node, reason, plan, run, to;
+  std::string run_dir, standing, server, identity, node, reason, plan, run, to, open_for;
   wire::NodeInvite invite{.name = "", .role = "device", .clients = {}};
   std::vector<std::string> whole;  // of --client
   uint32_t round = 0;
@@ -64,9 +66,30 @@ absl::StatusOr<std::string> AddressOf(const AdminArguments& arguments) {
   const std::string& run = arguments.run_dir;
   if (!FileExists(run + "/config.toml"))
     return MissingFile(run + "/config.toml", absl::StrCat(run, " is not the folder of a run"));
-  const absl::StatusOr<std::string> written = ReadFile(run + "/admin-address");
+  const absl::StatusOr<std::string> written = ReadFile(OperatorsAddressFile(run));
   if (written.ok()) return std::string(absl::StripAsciiWhitespace(*written));
   return absl::StrCat("unix:", run, "/admin.sock");
+}
+
+using EndTime = std::optional<std::filesystem::file_time_type>;
+
+// When the run ended, as its folder says; nullopt: it has not, or it is elsewhere.
+EndTime EndOf(const AdminArguments& arguments) {
+  if (arguments.run_dir.empty()) return std::nullopt;
+  std::error_code none;
+  const auto time = std::filesystem::last_write_time(arguments.run_dir + "/summary.json", none);
+  return none ? std::nullopt : EndTime(time);
+}
+
+// What to tell of a run without a server.
+std::string Unserved(const std::string& run_dir, bool over) {
+  return absl::StrCat(
+      over ? absl::StrCat("the run in ", run_dir, " has ended (`macaw log ", ForShell(run_dir),
+                          "` tells how)")
+           : absl::StrCat("no server works on ", run_dir),
+      "; a run that was interrupted goes on with macaw-server --resume and its other options, a "
+      "simulation with macaw simulate --resume ",
+      ForShell(run_dir));
 }
 
 // An error of a call, in words for people.
@@ -85,14 +108,7 @@ absl::Status Explain(const AdminArguments& arguments, const absl::Status& status
         "the operators' address of this run is ", *address, " (server.admin): ", status.message(),
         "; with an authority it asks for --identity FOLDER"));
   }
-  const bool over = FileExists(arguments.run_dir + "/summary.json");
-  return absl::UnavailableError(absl::StrCat(
-      over ? absl::StrCat("the run in ", arguments.run_dir, " has ended (`macaw log ",
-                          ForShell(arguments.run_dir), "` tells how)")
-           : absl::StrCat("no server works on ", arguments.run_dir),
-      "; a run that was interrupted goes on with macaw-server --resume and its other options, a "
-      "simulation with macaw simulate --resume ",
-      ForShell(arguments.run_dir)));
+  return absl::UnavailableError(Unserved(arguments.run_dir, EndOf(arguments).has_value()));
 }
 
 // Who this is, for the log. A name and no proof: whoever can open the socket is this user.
@@ -128,17 +144,30 @@ absl::Status WatchEvents(const AdminArguments& arguments, wire::AdminClient& ser
   });
 }
 
+// Whoever watched is told why nobody answers any more. It is an error unless the run has ended
+// meanwhile; `end`: what EndOf said before, of an earlier session.
+absl::Status EndOfWatch(const AdminArguments& arguments, const absl::Status& status, EndTime end) {
+  const EndTime now = EndOf(arguments);
+  if (now.has_value() && now != end) {
+    (arguments.json ? std::cerr : std::cout)
+        << Unserved(arguments.run_dir, /*over=*/true) << std::endl;
+    return absl::OkStatus();
+  }
+  if (arguments.run_dir.empty() || !absl::IsUnavailable(status)) return status;
+  return absl::AbortedError(Unserved(arguments.run_dir, /*over=*/false));
+}
+
 absl::Status Watch(const AdminArguments& arguments, wire::AdminClient& server) {
   if (arguments.events) return WatchEvents(arguments, server);
   MACAW_ASSIGN_OR_RETURN(const SignalFd signals, SignalFd::Open());
   const bool screen = ::isatty(STDOUT_FILENO) == 1;
+  const EndTime end = EndOf(arguments);
   std::string before;
   while (true) {
     absl::StatusOr<std::string> json = server.Status();
-    if (!json.ok() && !before.empty()) {  // it was there: the run is over
-      if (screen) std::cout << "\n";
-      std::cout << Explain(arguments, json.status()).message() << std::endl;
-      return absl::OkStatus();
+    if (!json.ok() && !before.empty()) {  // it was there
+      if (screen) std::cout << std::endl;
+      return EndOfWatch(arguments, json.status(), end);
     }
     MACAW_RETURN_IF_ERROR(json.status());
     MACAW_ASSIGN_OR_RETURN(const WatchLine line, WatchView(*json));
@@ -167,14 +196,14 @@ absl::Status Submit(const AdminArguments& arguments, wire::AdminClient& server) 
                          server.Submit({.name = arguments.run.empty() ? file : arguments.run,
                                         .by = Operator(),
                                         .plan = std::move(plan)}));
-  std::cout << said << std::endl;
+  std::cout << SaidView(said, arguments.json) << std::flush;
   return absl::OkStatus();
 }
 
 absl::Status Withdraw(const AdminArguments& arguments, wire::AdminClient& server) {
   MACAW_ASSIGN_OR_RETURN(const std::string said,
                          server.Withdraw(arguments.run, Operator(), arguments.reason));
-  std::cout << said << std::endl;
+  std::cout << SaidView(said, arguments.json) << std::flush;
   return absl::OkStatus();
 }
 
@@ -195,8 +224,7 @@ absl::Status FetchResults(const AdminArguments& arguments, wire::AdminClient& se
   MACAW_RETURN_IF_ERROR(server.Results(
       arguments.run, [&](const admin::ResultPiece& piece) { return folder.Take(piece); }));
   MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, folder.Finish());
-  std::cout << to << ": " << (names.empty() ? "nothing is there yet" : absl::StrJoin(names, ", "))
-            << std::endl;
+  std::cout << FilesView(to, names, arguments.json) << std::flush;
   return absl::OkStatus();
 }
 
@@ -206,9 +234,13 @@ absl::Status Invite(const AdminArguments& arguments, wire::AdminClient& server) 
   wire::NodeInvite invite = arguments.invite;
   MACAW_ASSIGN_OR_RETURN(invite.clients,
                          ClientsNamed(invite.role, invite.clients, arguments.whole));
+  MACAW_ASSIGN_OR_RETURN(
+      const absl::Duration open_for,
+      ParseLifetime("--open-for", arguments.open_for, /*otherwise=*/absl::ZeroDuration()));
+  invite.open_for_seconds = static_cast<uint64_t>(absl::ToInt64Seconds(open_for));
   MACAW_ASSIGN_OR_RETURN(const wire::InviteCode code, server.Invite(invite));
   // The code alone is on standard output, for scripts.
-  std::cout << code.code << std::endl;
+  std::cout << CodeView(code.code, code.until, arguments.json) << std::flush;
   std::cerr << "good once, until " << code.until << ". On the " << arguments.invite.role
             << ":\n  macaw-worker enrol --server HOST:PORT --identity FOLDER CODE" << std::endl;
   return absl::OkStatus();
@@ -216,7 +248,7 @@ absl::Status Invite(const AdminArguments& arguments, wire::AdminClient& server) 
 
 absl::Status Revoke(const AdminArguments& arguments, wire::AdminClient& server) {
   MACAW_ASSIGN_OR_RETURN(const std::string said, server.Revoke(arguments.node, arguments.reason));
-  std::cout << said << std::endl;
+  std::cout << SaidView(said, arguments.json) << std::flush;
   return absl::OkStatus();
 }
 
@@ -237,7 +269,7 @@ absl::Status Change(const AdminArguments& arguments, wire::AdminClient& server, 
     MACAW_ASSIGN_OR_RETURN(change.round, EvaluatedRoundOf(json));
   }
   MACAW_ASSIGN_OR_RETURN(const admin::Changed changed, server.Apply(std::move(change)));
-  std::cout << changed.text << std::endl;
+  std::cout << SaidView(changed.text, arguments.json) << std::flush;
   return absl::OkStatus();
 }
 
@@ -285,7 +317,7 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
                     "The operators' address of a server (server.admin, --admin)");
   admin->add_option("--identity", arguments->identity,
                     "The operator's folder (macaw-worker enrol), where the server asks for one");
-  admin->add_flag("--json", arguments->json, "JSON instead of tables");
+  admin->add_flag("--json", arguments->json, "JSON instead of tables and sentences");
   admin->add_option("--reason", arguments->reason, "Reason of a change, for the run's log");
   const auto add = [&](const char* name, const char* help, Command command) {
     return AddCommand(*admin, name, help, arguments, run, std::move(command));
@@ -295,8 +327,10 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
   add("nodes", "The nodes that are there, and what each does",
       [](const auto& a, auto& server) { return Show(a, server, NodesView); });
   CLI::App* watch = add("watch", "Print what the run waits for whenever it changes", Watch);
-  watch->add_flag("--events", arguments->events, "Print the lines of events.jsonl instead");
-  watch->add_option("--from", arguments->from, "With --events: from this line on (first: 1)");
+  CLI::Option* const events =
+      watch->add_flag("--events", arguments->events, "Print the lines of events.jsonl instead");
+  watch->add_option("--from", arguments->from, "With --events: from this line on (first: 1)")
+      ->needs(events);
   const auto change = [&](const char* name, const char* help, Action action) {
     return add(name, help,
                [action](const auto& a, auto& server) { return Change(a, server, action); });
@@ -330,15 +364,9 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
                    "One of its clients by its whole name, commas included; once for each, also "
                    "beside --clients")
       ->allow_extra_args(false);
-  invite
-      ->add_option(
-          "--open-for", arguments->invite.open_for_seconds,
-          "How long the code is good, in seconds, or with a unit: 30min, 12h, 7d (default: "
-          "1d)")
-      ->transform(CLI::AsNumberWithUnit(
-          std::map<std::string, uint64_t>{
-              {"s", 1}, {"min", 60}, {"m", 60}, {"h", 3600}, {"d", 24 * 3600}},
-          CLI::AsNumberWithUnit::CASE_SENSITIVE));
+  invite->add_option(
+      "--open-for", arguments->open_for,
+      "How long the code is good, in seconds or with a unit: 30min, 12h, 7d (default: 1d)");
   add("revoke", "Shut a node out, from its next call on; --reason is told to it", Revoke)
       ->add_option("NODE", arguments->node, "Its name")
       ->required();

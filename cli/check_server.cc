@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/process/callers.h"
 #include "core/status.h"
 #include "identity/node_files.h"
 #include "proto/wire/address.h"
@@ -86,7 +87,7 @@ absl::Status CheckServer(const std::string& server, const std::string& identity)
   } else if (!address.is_unix && !address.host.empty()) {
     MACAW_RETURN_IF_ERROR(CheckName(address));
   }
-  const char* token = std::getenv("MACAW_TOKEN");
+  const char* token = std::getenv(kTokenVariable);
   wire::ClientOptions options{
       .server = server, .call_timeout = FromSeconds(5), .token = token != nullptr ? token : ""};
   if (!identity.empty()) options.identity = identity::IdentityFiles::In(identity);

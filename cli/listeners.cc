@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<wire::FleetServer>> AnswerFleet(
 absl::StatusOr<std::unique_ptr<wire::AdminServer>> ListenToOperators(
     const server::ServerConfig& config, const ServerArguments& arguments, const Doorkeeper& door,
     server::Coordinator& coordinator) {
-  const std::string file = arguments.run_dir + "/admin-address";
+  const std::string file = OperatorsAddressFile(arguments.run_dir);
   std::error_code ignored;
   std::filesystem::remove(file, ignored);  // of an earlier session
   if (config.admin == "off") return nullptr;

@@ -2,23 +2,27 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace macaw::cli {
 
 void AddOptions(CLI::App& app, ServerArguments& arguments, StandingOptions& standing) {
   app.add_option("--config", arguments.config,
                  "The run's configuration (TOML; default with --resume: the run folder's)");
-  CLI::Option* run_dir = app.add_option("--run-dir", arguments.run_dir,
-                                        "Where everything that the run leaves behind goes");
-  app.add_option("--standing", standing.folder,
-                 "Instead of one run: do the runs that `macaw admin submit` sends, one after the "
-                 "other. Their folders are in this one")
-      ->excludes(run_dir);
+  app.add_option("--run-dir", arguments.run_dir,
+                 "Where everything that the run leaves behind goes");
+  CLI::Option* const stand = app.add_option(
+      "--standing", standing.folder,
+      "Instead of one run: do the runs that `macaw admin submit` sends, one after the other. Their "
+      "folders are in this one");
   app.add_option("--run-admin", standing.run_admin,
-                 "With --standing: server.admin of each run (default: a socket in its folder)");
+                 "With --standing: server.admin of each run (default: a socket in its folder)")
+      ->needs(stand);
   app.add_option("--admin", arguments.admin,
                  "Where operators reach the server (default: server.admin); with --standing, where "
                  "runs are submitted besides queue.sock in the folder");
@@ -29,12 +33,14 @@ void AddOptions(CLI::App& app, ServerArguments& arguments, StandingOptions& stan
   app.add_option("--http-token", arguments.http_token,
                  "A file whose first line the page asks for (default: server.http_token)");
   app.add_option("--run-http", standing.run_http,
-                 "With --standing: server.http of each run (default: none)");
+                 "With --standing: server.http of each run (default: none)")
+      ->needs(stand);
   app.add_option("--run-starts", standing.run_starts,
                  "With --standing: a run whose process ends with exit code 1 is started every five "
                  "seconds, so many times in a row without a round; then it has failed and the next "
                  "one begins. 0: without end")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(stand);
   app.add_option("--sync-state", arguments.sync_state,
                  "A folder of client states on this host, made durable before each checkpoint");
   app.add_option("--listen", arguments.listen,
@@ -74,6 +80,32 @@ void AddOptions(CLI::App& app, ServerArguments& arguments, StandingOptions& stan
                  "WHY\"");
   app.add_option("--lock-fd", arguments.lock_fd,
                  "A descriptor that holds the run's folder already (`macaw simulate` gives it)");
+}
+
+std::string MisplacedOption(const CLI::App& app) {
+  const auto given = [&app](const std::string& name) { return app.count(name) > 0; };
+  if (!given("--standing")) {
+    const bool resumes = given("--resume") || given("--resume-if-begun");
+    return given("--state-reset") && !resumes
+               ? "--state-reset goes with --resume (or --resume-if-begun): a new run has no states"
+               : "";
+  }
+  constexpr const char* kShared[] = {"--listen",   "--authority",  "--admin",
+                                     "--http",     "--http-token", "--run-admin",
+                                     "--run-http", "--run-starts"};  // all that --standing reads
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || name == "--standing" ||
+        std::ranges::find(kShared, name) != std::end(kShared)) {
+      continue;
+    }
+    return absl::StrCat("--standing goes with ", absl::StrJoin(kShared, ", "), " only: take ", name,
+                        " out");
+  }
+  if (!given("--listen")) return "--standing needs --listen: workers look for each run there";
+  if (given("--http-token") && !given("--http") && !given("--run-http"))
+    return "--http-token is of a page: give --http or --run-http, too";
+  return "";
 }
 
 std::string ClosedDescriptor(const ServerArguments& arguments) {

@@ -25,6 +25,10 @@ struct ServerArguments {
 // Binds the command line to both.
 void AddOptions(CLI::App& app, ServerArguments& arguments, StandingOptions& standing);
 
+// What is wrong with a command line that has options of another kind of start, and nothing reads
+// them; "": nothing is.
+std::string MisplacedOption(const CLI::App& app);
+
 // Which option names a descriptor that is not open; "": none does.
 std::string ClosedDescriptor(const ServerArguments& arguments);
 

@@ -137,16 +137,9 @@ absl::Status CheckStates(const Config& config, const models::ModelSpec& spec,
   return absl::OkStatus();
 }
 
-// Whether another start on the same folder would end the same way.
-bool Pointless(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-         absl::IsAlreadyExists(status) || absl::IsNotFound(status) || absl::IsDataLoss(status) ||
-         absl::IsAborted(status) || absl::IsUnimplemented(status) || absl::IsOutOfRange(status);
-}
-
 int ReportError(const absl::Status& status) {
   PrintError("macaw-server", status.message());
-  return Pointless(status) ? kExitUsage : kExitFailed;
+  return WouldEndTheSame(status, Starts::kServer) ? kExitUsage : kExitFailed;
 }
 
 // Says how the run ended and returns the exit code.
@@ -185,10 +178,18 @@ absl::StatusOr<Doorkeeper> OpenDoorOf(const AuthorityChoice& authority) {
   return ExplainRemembered(door.status());
 }
 
+absl::Status CheckPage(const ServerArguments& arguments, const server::ServerConfig& config) {
+  if (arguments.http_token.empty() || !arguments.http.empty() || !config.http.empty())
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--http-token is of the status page: give --http or server.http, too");
+}
+
 absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
   MACAW_ASSIGN_OR_RETURN(sdk::Catalogue catalogue, LoadCatalogue(document, {}));
   MACAW_ASSIGN_OR_RETURN(Config config, ReadResolved(document, catalogue));
+  MACAW_RETURN_IF_ERROR(CheckPage(arguments, config.node.server));
   if (const uint64_t from = config.node.server.files_from; from > 0) {
     MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
     MACAW_RETURN_IF_ERROR(
@@ -333,15 +334,6 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
 
 // --standing, with the options that it shares with the server of one run.
 int StandWith(const ServerArguments& arguments, StandingOptions options) {
-  const bool foreign = !arguments.config.empty() || arguments.resume || arguments.resume_if_begun ||
-                       !arguments.replay.empty() || !arguments.callers.empty();
-  if (foreign || arguments.listen.empty()) {
-    return ReportError(absl::InvalidArgumentError(
-        foreign
-            ? "--standing goes with --listen, --authority, --admin, --http, --http-token, --run-admin, "
-              "--run-http and --run-starts only"
-            : "--standing needs --listen: workers look for each run there"));
-  }
   ::signal(SIGPIPE, SIG_IGN);
   InitLogging("macaw-server");
   options.listen = arguments.listen;
@@ -364,8 +356,9 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "macaw-server " MACAW_VERSION);
   AddOptions(app, arguments, standing);
   if (const auto code = ParseCommandLine(app, "macaw-server", argc, argv)) return *code;
-  if (const std::string closed = ClosedDescriptor(arguments); !closed.empty()) {
-    PrintError("macaw-server", closed);
+  for (const std::string& wrong : {MisplacedOption(app), ClosedDescriptor(arguments)}) {
+    if (wrong.empty()) continue;
+    PrintError("macaw-server", wrong);
     return kExitUsage;
   }
   if (arguments.resume_if_begun) arguments.resume |= server::HasBegun(arguments.run_dir);

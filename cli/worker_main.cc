@@ -30,6 +30,7 @@
 #include "cli/process/callers.h"
 #include "cli/process/clock_watch.h"
 #include "cli/process/exit.h"
+#include "cli/process/kept_places.h"
 #include "cli/process/limits.h"
 #include "cli/process/programs.h"
 #include "cli/process/signals.h"
@@ -107,7 +108,7 @@ std::string DefaultName() {
 
 // Reads the server's address from the folder that the server shares with its workers.
 absl::StatusOr<std::string> AddressIn(const std::string& run_dir) {
-  const absl::StatusOr<std::string> text = ReadFile(run_dir + "/address");
+  const absl::StatusOr<std::string> text = ReadFile(AddressFile(run_dir));
   if (text.ok()) return std::string(absl::StripAsciiWhitespace(*text));
   return absl::NotFoundError(absl::StrCat(text.status().message(),
                                           ": start macaw-server --run-dir ", run_dir,
@@ -301,13 +302,6 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   return worker::Run(options, *dataset, *link, catalogue.algorithms(), backends, stop.get_token());
 }
 
-// Whether another start would end the same way: the supervisor does not try then.
-bool Pointless(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-         absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsUnimplemented(status) ||
-         absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status);
-}
-
 void AddOptions(CLI::App& app, WorkerArguments& arguments) {
   app.add_option(
       "--config", arguments.config,
@@ -439,7 +433,7 @@ int Main(int argc, char** argv) {
   if (training::IsMissingBackend(status)) return kExitMissingBackend;
   if (absl::IsUnavailable(status)) return kExitUnanswered;
   if (absl::IsResourceExhausted(status)) return kExitNoRoom;
-  return Pointless(status) ? kExitUsage : kExitFailed;
+  return WouldEndTheSame(status, Starts::kWorker) ? kExitUsage : kExitFailed;
 }
 
 }  // namespace

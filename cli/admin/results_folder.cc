@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -25,12 +26,32 @@ bool MayBeTaken(const std::string& name) {
 }  // namespace
 
 absl::StatusOr<ResultsFolder> ResultsFolder::Make(const std::string& folder) {
+  ResultsFolder made(folder);
   std::error_code error;
+  fs::remove_all(made.part_, error);
   if (fs::exists(folder, error) && !fs::is_empty(folder, error)) {
     return absl::AlreadyExistsError(
         absl::StrCat(folder, " is not empty: give a new folder with --to"));
   }
-  return ResultsFolder(folder);
+  return made;
+}
+
+ResultsFolder::ResultsFolder(ResultsFolder&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      part_(std::move(other.part_)),
+      name_(std::move(other.name_)),
+      file_(std::move(other.file_)),
+      size_(other.size_),
+      written_(other.written_),
+      names_(std::move(other.names_)),
+      made_(std::exchange(other.made_, false)) {}
+
+ResultsFolder::~ResultsFolder() {
+  if (!made_) return;
+  file_.reset();
+  std::error_code ignored;
+  fs::remove_all(part_, ignored);
+  fs::remove(folder_, ignored);  // if it is empty
 }
 
 absl::Status ResultsFolder::Take(const admin::ResultPiece& piece) {
@@ -39,9 +60,10 @@ absl::Status ResultsFolder::Take(const admin::ResultPiece& piece) {
     if (!MayBeTaken(piece.file))
       return absl::InvalidArgumentError("the server sends a file of another folder");
     name_ = piece.file;
-    const std::string folder = fs::path(absl::StrCat(folder_, "/", name_)).parent_path().string();
-    MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
-    MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(absl::StrCat(folder_, "/", name_)));
+    const fs::path path = absl::StrCat(part_, "/", name_);
+    MACAW_RETURN_IF_ERROR(MakeDirectories(path.parent_path().string()));
+    made_ = true;
+    MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path.string()));
     file_.emplace(std::move(file));
     size_ = piece.size;
     written_ = 0;
@@ -54,6 +76,16 @@ absl::Status ResultsFolder::Take(const admin::ResultPiece& piece) {
 
 absl::StatusOr<std::vector<std::string>> ResultsFolder::Finish() {
   MACAW_RETURN_IF_ERROR(Close());
+  if (!made_) return names_;
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (const auto& entry : fs::directory_iterator(part_, error)) entries.push_back(entry.path());
+  for (const fs::path& entry : entries) {
+    if (!error) fs::rename(entry, fs::path(folder_) / entry.filename(), error);
+  }
+  if (!error) fs::remove(part_, error);
+  if (error) return absl::UnavailableError(absl::StrCat(folder_, ": ", error.message()));
+  made_ = false;
   return names_;
 }
 

@@ -12,24 +12,29 @@
 
 namespace macaw::cli {
 
-// Writes the files of a run, as their pieces come from a server, into a folder. A file that did not
-// come whole is not there.
+// Writes the files of a run, as their pieces come from a server, into a folder. They are there when
+// all have come: until then they are in `.part` in the folder, and what a fetch that was cut has
+// left there makes room for the next one.
 class ResultsFolder {
  public:
   // The folder is made with its first file. kAlreadyExists: it is not empty.
   static absl::StatusOr<ResultsFolder> Make(const std::string& folder);
+  ResultsFolder(ResultsFolder&& other) noexcept;
+  ~ResultsFolder();  // without Finish nothing is left
   absl::Status Take(const admin::ResultPiece& piece);
-  // The names of the files. Call it when all pieces were taken.
+  // Puts the files into the folder and returns their names. Call it when all pieces were taken.
   absl::StatusOr<std::vector<std::string>> Finish();
 
  private:
-  explicit ResultsFolder(std::string folder) : folder_(std::move(folder)) {}
+  explicit ResultsFolder(std::string folder)
+      : folder_(std::move(folder)), part_(folder_ + "/.part") {}
   absl::Status Close();
 
-  std::string folder_, name_;
+  std::string folder_, part_, name_;
   std::optional<AtomicFile> file_;
   uint64_t size_ = 0, written_ = 0;
   std::vector<std::string> names_;
+  bool made_ = false;  // `part_`
 };
 
 }  // namespace macaw::cli

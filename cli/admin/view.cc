@@ -5,10 +5,11 @@
 #include <regex>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/one_line.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -24,17 +25,10 @@ absl::StatusOr<Json> Parse(const std::string& text) {
   return json;
 }
 
-// Names come from nodes. A control character could do anything to a terminal.
-std::string Clean(std::string text) {
-  for (char& c : text) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
-  }
-  return text;
-}
-
+// Names come from nodes: no terminal obeys them (OneLine).
 std::string Text(const Json& json, const char* key) {
   const auto it = json.find(key);
-  return it != json.end() && it->is_string() ? Clean(it->get<std::string>()) : "";
+  return it != json.end() && it->is_string() ? OneLine(it->get<std::string>()) : "";
 }
 double Number(const Json& json, const char* key) {
   const auto it = json.find(key);
@@ -89,7 +83,7 @@ absl::StatusOr<std::string> StatusView(const std::string& text) {
         absl::StrAppendFormat(&row, "%s%s %.4g", row.empty() ? "" : "  ", name,
                               value.get<double>());
     }
-    line("metrics", Clean(row));
+    line("metrics", OneLine(row));
   }
   line("seconds", absl::StrFormat("%.0f", Number(json, "seconds")));
   line("memory", Mebibytes(Number(json, "memory_bytes")));
@@ -158,6 +152,26 @@ absl::StatusOr<uint32_t> RoundOf(const std::string& text) {
 absl::StatusOr<uint32_t> EvaluatedRoundOf(const std::string& text) {
   MACAW_ASSIGN_OR_RETURN(const Json json, Parse(text));
   return static_cast<uint32_t>(Number(json, "evaluated_round"));
+}
+
+std::string SaidView(const std::string& text, bool json) {
+  if (!json) return OneLine(text) + "\n";
+  return Json({{"said", text}}).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string CodeView(const std::string& code, const std::string& until, bool json) {
+  if (!json) return code + "\n";
+  return Json({{"code", code}, {"until", until}}).dump() + "\n";
+}
+
+std::string FilesView(const std::string& folder, const std::vector<std::string>& names, bool json) {
+  if (json) {
+    return Json({{"folder", folder}, {"files", names}})
+               .dump(-1, ' ', false, Json::error_handler_t::replace) +
+           "\n";
+  }
+  if (names.empty()) return absl::StrCat(folder, ": nothing is there yet\n");
+  return absl::StrCat(folder, ": ", OneLine(absl::StrJoin(names, ", ")), "\n");
 }
 
 }  // namespace macaw::cli

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -19,6 +21,13 @@ absl::StatusOr<WatchLine> WatchView(const std::string& json);
 
 // The runs of a standing server, as a table.
 absl::StatusOr<std::string> RunsView(const std::string& json);
+
+// What a change has brought, in the server's words; with `json` as {"said": …}.
+std::string SaidView(const std::string& text, bool json);
+// The code of an invite; with `json` as {"code": …, "until": …}.
+std::string CodeView(const std::string& code, const std::string& until, bool json);
+// The files that were fetched; with `json` as {"folder": …, "files": […]}.
+std::string FilesView(const std::string& folder, const std::vector<std::string>& names, bool json);
 
 // The open round; for `abort-round` without a number.
 absl::StatusOr<uint32_t> RoundOf(const std::string& json);

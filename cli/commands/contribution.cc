@@ -1,5 +1,6 @@
 #include "cli/results/contribution.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -33,13 +34,14 @@ absl::Status Tell(const ContributionCommand& command) {
               << found.status().message() << std::endl;
   }
   const std::vector<std::string> names = found.value_or(std::vector<std::string>());
+  const uint64_t most = std::min<uint64_t>(command.most, clients.size());
   if (command.json) {
     std::cout << ContributionJson(clients, names) << "\n";
   } else {
-    std::cout << AlignedText(ContributionLines(clients, command.most, names));
+    std::cout << AlignedText(ContributionLines(clients, most, names));
   }
-  if (!command.json && clients.size() > 2 * command.most) {
-    std::cout << clients.size() - 2 * command.most
+  if (!command.json && clients.size() > 2 * most) {
+    std::cout << clients.size() - 2 * most
               << " more between the ones that helped most and least (--most)\n";
   }
   std::cout.flush();
@@ -64,12 +66,7 @@ void AddContribution(CLI::App& app, std::function<int()>& run) {
       "metric is of the newest model without the client's updates. Names are those of the run's "
       "data, which is opened for them.\n"
       "Exit codes: 0 told, 2 no such run, or it left no client out.");
-  command->final_callback([=, &run] {
-    run = [options] {
-      const absl::Status told = Tell(*options);
-      return told.ok() ? kExitOk : Report(told);
-    };
-  });
+  command->final_callback([=, &run] { run = [options] { return Report(Tell(*options)); }; });
 }
 
 }  // namespace macaw::cli

@@ -2,6 +2,8 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -18,6 +20,7 @@
 #include "core/named_file.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "data/dataset.h"
 #include "data/detect.h"
 #include "data/finite_features.h"
@@ -220,34 +223,76 @@ int DataPrepare(const DataCommand& command) {
   return kExitOk;
 }
 
+// The files of `macaw data shards`, one a client, in the order of the clients. Refuses a client
+// whose name is none for a file.
+absl::StatusOr<std::vector<std::string>> ShardFiles(const std::string& folder,
+                                                    const data::Dataset& dataset) {
+  std::vector<std::string> files;
+  for (uint64_t client = 0; client < dataset.info().clients; ++client) {
+    const std::string name = dataset.ClientName(ClientId(client));
+    if (name.empty() || name[0] == '.' || absl::StrContains(name, '/')) {
+      return absl::InvalidArgumentError(absl::StrCat("a file cannot be named like client \"",
+                                                     EscapeToUtf8(name), "\": nothing is written"));
+    }
+    files.push_back(absl::StrCat(folder, "/", name, ".safetensors"));
+  }
+  return files;
+}
+
+// Refuses a folder with files of another division, which a rehearsal would take for clients of this
+// one.
+absl::Status CheckNoOthers(const std::string& folder, const std::vector<std::string>& files) {
+  const std::set<std::string> own(files.begin(), files.end());
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == ".safetensors" &&
+        !own.contains(absl::StrCat(folder, "/", name))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          folder, " has ", EscapeToUtf8(name), ", which is of no client of this division: remove ",
+          "it, or choose another folder. Nothing is written"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Writes the files. If one cannot be written, those that were not there before are taken away.
+absl::Status WriteShards(const Opened& opened, const std::vector<std::string>& files) {
+  std::vector<std::string> added;
+  for (uint64_t client = 0; client < files.size(); ++client) {
+    MACAW_ASSIGN_OR_RETURN(
+        const std::unique_ptr<data::Dataset> shard,
+        data::SubsetOf(*opened.dataset,
+                       {.begin = client, .end = client + 1, .central_test = false}));
+    if (!FileExists(files[client])) added.push_back(files[client]);
+    const absl::Status status = data::WritePrepared(*shard, files[client], opened.class_names);
+    if (status.ok()) continue;
+    std::error_code ignored;
+    for (const std::string& file : added) std::filesystem::remove(file, ignored);
+    return Annotate(status, absl::StrCat("client ", opened.dataset->ClientName(ClientId(client))));
+  }
+  return absl::OkStatus();
+}
+
 // Writes a prepared file for each client into the folder `out`: NAME.safetensors, as its owner
 // would have it.
 int DataShards(const DataCommand& command) {
   const auto write = [&]() -> absl::StatusOr<uint64_t> {
     std::error_code error;
-    if (!command.force && std::filesystem::exists(command.out, error)) {
+    const bool there = std::filesystem::exists(command.out, error);
+    if (there && !command.force) {
       return absl::InvalidArgumentError(
           absl::StrCat(command.out, " exists already; --force writes into it"));
     }
     MACAW_ASSIGN_OR_RETURN(const Opened opened, Open(command));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                           ShardFiles(command.out, *opened.dataset));
+    MACAW_RETURN_IF_ERROR(CheckNoOthers(command.out, files));
     MACAW_RETURN_IF_ERROR(MakeDirectories(command.out));
-    const data::Dataset& dataset = *opened.dataset;
-    const uint64_t clients = dataset.info().clients;
-    for (uint64_t client = 0; client < clients; ++client) {
-      const std::string name = dataset.ClientName(ClientId(client));
-      if (name.empty() || name[0] == '.' || absl::StrContains(name, '/')) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("a file cannot be named like client \"", name, "\""));
-      }
-      MACAW_ASSIGN_OR_RETURN(
-          const std::unique_ptr<data::Dataset> shard,
-          data::SubsetOf(dataset, {.begin = client, .end = client + 1, .central_test = false}));
-      MACAW_RETURN_IF_ERROR(
-          Annotate(data::WritePrepared(*shard, absl::StrCat(command.out, "/", name, ".safetensors"),
-                                       opened.class_names),
-                   absl::StrCat("client ", name)));
-    }
-    return clients;
+    const absl::Status written = WriteShards(opened, files);
+    if (!written.ok() && !there) std::filesystem::remove(command.out, error);
+    MACAW_RETURN_IF_ERROR(written);
+    return files.size();
   };
   const absl::StatusOr<uint64_t> written = write();
   if (!written.ok()) return Report(written.status());

@@ -50,10 +50,11 @@ absl::StatusOr<int> ShowDifference(const DiffCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const DiffReport report,
                          Diff(traces[0], traces[1], {.tolerance = command.tolerance}));
   std::cout << (command.json ? DiffJson(report) + "\n" : DiffText(report));
-  return report.same() ? kExitOk : kExitFailed;
+  return report.same() ? kExitOk : kExitDiffers;
 }
 
 int DiffRuns(const DiffCommand& command) {
+  LeaveOneForADifference();
   const absl::StatusOr<int> code = ShowDifference(command);
   if (code.ok()) return *code;
   (void)Report(code.status());

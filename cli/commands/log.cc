@@ -43,8 +43,7 @@ class Printer {
       if (round.value > 0) last_ = std::max(last_, round);
       return table_.PassOver(entry.record);
     }
-    if (!command_.json && !std::exchange(begun_, true)) std::cout << LogTable::Head();
-    begun_ = true;
+    if (!std::exchange(begun_, true) && !command_.json) std::cout << LogTable::Head();
     if (command_.json) {
       std::cout << log::JsonOf(entry, standing) << "\n";
     } else {

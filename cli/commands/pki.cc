@@ -6,15 +6,14 @@
 #include <optional>
 #include <system_error>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "cli/commands/commands.h"
+#include "cli/invite/lifetimes.h"
+#include "cli/invite/named_clients.h"
 #include "cli/process/exit.h"
-#include "cli/process/named_clients.h"
 #include "core/files.h"
 #include "core/shell.h"
 #include "core/spelling.h"
@@ -37,22 +36,6 @@ struct PkiInvite {
 
 using identity::Authority;
 using identity::NodeRecord;
-
-// "90s", "30m", "12h", "30d".
-absl::StatusOr<absl::Duration> ParseTime(absl::string_view option, absl::string_view text,
-                                         absl::Duration otherwise) {
-  if (text.empty()) return otherwise;
-  int64_t days = 0;
-  absl::Duration duration;
-  if (absl::EndsWith(text, "d") && absl::SimpleAtoi(text.substr(0, text.size() - 1), &days)) {
-    duration = days * absl::Hours(24);
-  } else if (!absl::ParseDuration(text, &duration)) {
-    duration = absl::ZeroDuration();
-  }
-  if (duration > absl::ZeroDuration() && duration < identity::kAuthorityLifetime) return duration;
-  return absl::InvalidArgumentError(
-      absl::StrCat(option, " ", text, ": not a time, as in 90s, 30m, 12h or 30d"));
-}
 
 std::string Words(absl::Time time) {
   return absl::FormatTime("%Y-%m-%d %H:%M", time, absl::UTCTimeZone());
@@ -101,8 +84,10 @@ absl::Status Invite(const PkiInvite& command) {
   MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> clients,
                          ClientsNamed(command.role, command.clients, command.whole));
   SetClients(clients, grant);
-  MACAW_ASSIGN_OR_RETURN(node.lifetime, ParseTime("--lifetime", command.lifetime, node.lifetime));
-  MACAW_ASSIGN_OR_RETURN(node.open_for, ParseTime("--open-for", command.open_for, node.open_for));
+  MACAW_ASSIGN_OR_RETURN(node.lifetime,
+                         ParseLifetime("--lifetime", command.lifetime, node.lifetime));
+  MACAW_ASSIGN_OR_RETURN(node.open_for,
+                         ParseLifetime("--open-for", command.open_for, node.open_for));
   MACAW_ASSIGN_OR_RETURN(const std::string code, authority->InviteNode(node, absl::Now()));
   // The code alone is on standard output, for scripts.
   std::cout << code << std::endl;
@@ -311,9 +296,12 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
                    "one, named like the node)")
       ->delimiter(',');
   AddClientOption(invite, options->whole);
-  invite->add_option("--lifetime", options->lifetime,
-                     "Lifetime of its certificates (default: 30d)");
-  invite->add_option("--open-for", options->open_for, "How long the code is good (default: 1d)");
+  invite->add_option(
+      "--lifetime", options->lifetime,
+      "Lifetime of its certificates, in seconds or with a unit: 12h, 90d (default: 30d)");
+  invite->add_option(
+      "--open-for", options->open_for,
+      "How long the code is good, in seconds or with a unit: 30min, 12h, 7d (default: 1d)");
   invite->final_callback([=, folder = invite_folder, &run] {
     options->folder = *folder;
     run = [=] { return PkiInviteNode(*options); };

@@ -12,6 +12,7 @@
 #include "cli/process/exit.h"
 #include "cli/simulate/selection.h"
 #include "core/named_file.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "server/engine/round_policy.h"
@@ -98,7 +99,8 @@ absl::Status Write(const PlanCommand& command) {
 int WritePlan(const PlanCommand& command) {
   const absl::Status status = Write(command);
   if (!status.ok()) return Report(status);
-  std::cout << "macaw-server --config " << command.out << " --run-dir DIR --listen HOST:PORT "
+  std::cout << "macaw-server --config " << ForShell(command.out)
+            << " --run-dir DIR --listen HOST:PORT "
             << "--authority FOLDER" << std::endl;
   return kExitOk;
 }

@@ -24,16 +24,27 @@ namespace {
 
 // A plug-in's name is that of a namespace and of a target of CMake.
 constexpr absl::string_view kTaken[] = {
-    "all",      "and",    "asm",      "auto",    "bool",      "break",     "case",     "catch",
-    "char",     "class",  "clean",    "concept", "const",     "continue",  "default",  "delete",
-    "do",       "double", "else",     "enum",    "explicit",  "export",    "extern",   "false",
-    "float",    "for",    "friend",   "goto",    "help",      "if",        "inline",   "install",
-    "int",      "loads",  "long",     "macaw",   "mutable",   "namespace", "new",      "not",
-    "operator", "or",     "package",  "private", "protected", "public",    "register", "requires",
-    "return",   "short",  "signed",   "sizeof",  "static",    "std",       "struct",   "switch",
-    "template", "test",   "this",     "throw",   "trains",    "true",      "try",      "typedef",
-    "typename", "union",  "unsigned", "using",   "virtual",   "void",      "volatile", "while",
-    "xor"};
+    "alignas",      "alignof",       "all",         "and",       "and_eq",
+    "asm",          "auto",          "bitand",      "bitor",     "bool",
+    "break",        "case",          "catch",       "char",      "char16_t",
+    "char32_t",     "char8_t",       "class",       "clean",     "co_await",
+    "co_return",    "co_yield",      "compl",       "concept",   "const",
+    "const_cast",   "consteval",     "constexpr",   "constinit", "continue",
+    "decltype",     "default",       "delete",      "do",        "double",
+    "dynamic_cast", "else",          "enum",        "explicit",  "export",
+    "extern",       "false",         "float",       "for",       "friend",
+    "goto",         "help",          "if",          "inline",    "install",
+    "int",          "loads",         "long",        "macaw",     "mutable",
+    "namespace",    "new",           "noexcept",    "not",       "not_eq",
+    "nullptr",      "operator",      "or",          "or_eq",     "package",
+    "private",      "protected",     "public",      "register",  "reinterpret_cast",
+    "requires",     "return",        "short",       "signed",    "sizeof",
+    "static",       "static_assert", "static_cast", "std",       "struct",
+    "switch",       "template",      "test",        "this",      "thread_local",
+    "throw",        "trains",        "true",        "try",       "typedef",
+    "typeid",       "typename",      "union",       "unsigned",  "using",
+    "virtual",      "void",          "volatile",    "wchar_t",   "while",
+    "xor",          "xor_eq"};
 
 absl::Status CheckName(const std::string& name, Language language) {
   bool fits = !name.empty() && name[0] >= 'a' && name[0] <= 'z';

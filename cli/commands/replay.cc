@@ -176,7 +176,9 @@ absl::Status CheckIsTheSame(const ReplayCommand& command, const Document& docume
         ForShell(document.name), " takes it as it is"));
   }
   MACAW_ASSIGN_OR_RETURN(const RunResult result, ReadResult(command.run));
-  return Annotate(CheckDataOf(document, overrides, result.data_digest), "--without");
+  const absl::Status data =
+      Annotate(CheckDataOf(document, overrides, result.data_digest), "--without");
+  return absl::IsFailedPrecondition(data) ? absl::AbortedError(data.message()) : data;
 }
 
 // Refuses other data than the run's before any training. The run's summary.json has the digest of
@@ -302,6 +304,7 @@ absl::Status CompareWithout(const ReplayCommand& command, const log::History& re
   return absl::OkStatus();
 }
 
+// kAborted: the run and its repetition differ, or the run without a client is not that run's.
 absl::StatusOr<int> Repeat(ReplayCommand command) {
   MACAW_ASSIGN_OR_RETURN(const log::History recorded, ReadRepeatable(command.run));
   std::error_code ignored;
@@ -331,7 +334,7 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
                              .without = command.without,
                              .force = command.force,
                              .quiet = command.quiet});
-  if (code != kExitOk) return code;
+  if (code != kExitOk) return code == kExitFailed ? kExitUsage : code;
   MACAW_ASSIGN_OR_RETURN(const log::History repeated, log::ReadHistory(LogOf(command.out)));
   if (!command.without.empty()) {
     MACAW_RETURN_IF_ERROR(CheckBegan(command, recorded, repeated));
@@ -358,8 +361,12 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
 }
 
 int Replay(const ReplayCommand& command) {
-  const absl::StatusOr<int> code = Repeat(command);
-  return code.ok() ? *code : Report(code.status());
+  LeaveOneForADifference();
+  const absl::Status files = EnsureOpenFiles();
+  const absl::StatusOr<int> code = files.ok() ? Repeat(command) : files;
+  if (code.ok()) return *code;
+  (void)Report(code.status());
+  return absl::IsAborted(code.status()) ? kExitDiffers : kExitUsage;
 }
 
 }  // namespace
@@ -390,14 +397,9 @@ void AddReplay(CLI::App& app, std::function<int()>& run) {
       "With --without the metrics of both are told, beside those of a model that evaluation.unlearn "
       "has kept; 0 says that the run was done, and 1 that data or configuration are not the run's.\n"
       "Exit codes: 0 the same rounds and the same model, 1 they differ (the first round that does "
-      "is named), 2 bad usage, no such log, or data that are not the "
-      "run's, 130 interrupted.");
-  command->final_callback([=, &run] {
-    run = [options] {
-      const absl::Status files = EnsureOpenFiles();
-      return files.ok() ? Replay(*options) : Report(files);
-    };
-  });
+      "is named), 2 it cannot say: bad usage, no such log, data that are not the run's, or a "
+      "simulation that failed, 5 a back end is missing, 130 interrupted.");
+  command->final_callback([=, &run] { run = [options] { return Replay(*options); }; });
 }
 
 }  // namespace macaw::cli

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "cli/simulate/virtual_rounds.h"
 #include "cli/timeline/virtual_trace.h"
 #include "core/named_file.h"
+#include "core/one_line.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -27,69 +25,20 @@ struct TimelineCommand {
   std::string trace;   // --virtual: the trace's file; empty: none
 };
 
-constexpr size_t kLastRounds = 3;
 constexpr uint32_t kFirstRounds = 5;  // of --virtual
 
 void Part(absl::string_view name, double micros, absl::string_view what) {
   std::cout << absl::StrFormat("  %-10s %10.3f ms   %s\n", name, micros / 1e3, what);
 }
 
-// "12" or "12:14"
-absl::StatusOr<std::pair<uint32_t, uint32_t>> RangeOf(const std::string& rounds) {
-  const std::vector<std::string> ends = absl::StrSplit(rounds, absl::MaxSplits(':', 1));
-  uint32_t from = 0, to = 0;
-  if (!absl::SimpleAtoi(ends.front(), &from) || !absl::SimpleAtoi(ends.back(), &to) || from > to) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--rounds is \"", rounds, "\"; give a round (12) or a range (12:14)"));
-  }
-  return std::pair(from, to);
-}
-
-// The first and last phase of the requested rounds.
-absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
-                                                   const std::string& rounds) {
-  const size_t count = timeline.phases.size();
-  if (rounds.empty()) return std::pair(count - std::min(count, kLastRounds), count - 1);
-  MACAW_ASSIGN_OR_RETURN(const auto range, RangeOf(rounds));
-  const auto [from, to] = range;
-  const auto in = [from = from, to = to](const Timeline::Phase& phase) {
-    return phase.round >= from && phase.round <= to;
-  };
-  const auto first = std::ranges::find_if(timeline.phases, in);
-  if (first == timeline.phases.end()) {
-    return absl::NotFoundError(absl::StrCat(
-        "--rounds ", rounds, ": the timeline has ", count, " rounds, from ",
-        timeline.phases.front().round, " to ", timeline.phases.back().round,
-        count < timeline.phases.back().round ? "; of a long run, only some rounds" : ""));
-  }
-  const auto last = std::find_if_not(first, timeline.phases.end(), in);
-  return std::pair(static_cast<size_t>(first - timeline.phases.begin()),
-                   static_cast<size_t>(last - timeline.phases.begin()) - 1);
-}
-
 void PrintWorkers(const Timeline& timeline) {
-  struct Work {
-    size_t clients = 0;
-    double busy = 0, load = 0;  // µs
-  };
-  std::map<uint64_t, Work> works;
-  for (const Timeline::Phase& phase : timeline.phases) {
-    for (const Timeline::Turn& turn : phase.turns) {
-      Work& work = works[turn.place.first];
-      work.clients += phase.shown_every;
-      work.busy += turn.length * phase.shown_every;
-      work.load += turn.load * phase.shown_every;
-    }
-  }
   std::cout << absl::StrFormat("%-20s %5s %9s %12s %12s\n", "worker", "slots", "clients",
                                "a client", "of it loading");
-  for (const auto& [process, work] : works) {
-    const auto found = timeline.workers.find(process);
-    const Timeline::Worker worker =
-        found == timeline.workers.end() ? Timeline::Worker{.name = "?"} : found->second;
-    const double clients = 1e3 * static_cast<double>(work.clients);  // µs to ms
-    std::cout << absl::StrFormat("%-20s %5d %9d %9.3f ms %10.3f ms\n", worker.name, worker.slots,
-                                 work.clients, work.busy / clients, work.load / clients);
+  for (const WorkerTime& time : TimesOfWorkers(timeline)) {
+    const double clients = 1e3 * static_cast<double>(time.clients);  // µs to ms
+    std::cout << absl::StrFormat("%-20s %5d %9d %9.3f ms %10.3f ms\n", OneLine(time.name),
+                                 time.slots, time.clients, time.busy / clients,
+                                 time.load / clients);
   }
 }
 
@@ -106,9 +55,10 @@ absl::Status Show(const TimelineCommand& command) {
   }
   PrintWorkers(timeline);
   const auto clients = static_cast<double>(spent.clients) / static_cast<double>(spent.phases);
-  std::cout << absl::StrFormat("\nwhere a round's time goes: %.1f clients, mean of %d rounds%s\n",
-                               clients, spent.phases,
-                               timeline.several_phases() ? ", phase by phase" : "");
+  const bool several = timeline.several_phases();
+  std::cout << absl::StrFormat("\nwhere a %s's time goes: %.1f clients, mean of %d %ss\n",
+                               several ? "phase" : "round", clients, spent.phases,
+                               several ? "phase" : "round");
   Part("prepare", spent.prepare, "the cohort, the broadcast");
   Part("hand out", spent.hand_out, "the plan, leases until the first client begins");
   Part("train", spent.train, "from the first client's beginning to the last one's end");
@@ -126,7 +76,7 @@ absl::Status Show(const TimelineCommand& command) {
 absl::Status WriteVirtual(const TimelineCommand& command) {
   std::pair<uint32_t, uint32_t> rounds = {1, kFirstRounds};
   if (!command.rounds.empty()) {
-    MACAW_ASSIGN_OR_RETURN(rounds, RangeOf(command.rounds));
+    MACAW_ASSIGN_OR_RETURN(rounds, RoundRange(command.rounds));
   }
   MACAW_ASSIGN_OR_RETURN(const VirtualTrace trace,
                          TraceOfRun(command.run, Round(rounds.first), Round(rounds.second)));

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -25,6 +26,13 @@ struct VerifyCommand {
   bool json = false;
 };
 
+// The verdict of --only-digests. Whether the run is the same, nobody has looked.
+std::string DigestsJson(const Bundle& bundle) {
+  const nlohmann::ordered_json json = {
+      {"same", nullptr}, {"bundle", bundle.name()}, {"sha256", bundle.sha256()}};
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 absl::StatusOr<int> CheckBundle(const VerifyCommand& command) {
   VerifyOptions options = command.verify;
   if (!std::isfinite(options.tolerance) || options.tolerance < 0)
@@ -36,20 +44,22 @@ absl::StatusOr<int> CheckBundle(const VerifyCommand& command) {
   }
   MACAW_ASSIGN_OR_RETURN(const Bundle bundle, Bundle::Open(command.bundle));
   if (command.only_digests) {
-    std::cout << absl::StrCat("bundle     ", bundle.name(), ", sha256 ", bundle.sha256(),
-                              ": every file has its digest; nothing was run\n");
+    std::cout << (command.json
+                      ? DigestsJson(bundle)
+                      : absl::StrCat("bundle     ", bundle.name(), ", sha256 ", bundle.sha256(),
+                                     ": every file has its digest; nothing was run\n"));
     return kExitOk;
   }
   MACAW_ASSIGN_OR_RETURN(const Verification verification, Verify(bundle, options));
   std::cout << (command.json ? VerificationJson(bundle, verification) + "\n"
                              : VerificationText(bundle, verification));
-  return verification.same() ? kExitOk : kExitFailed;
+  return verification.same() ? kExitOk : kExitDiffers;
 }
 
 int RunVerify(const VerifyCommand& command) {
+  LeaveOneForADifference();
   const absl::Status files = EnsureOpenFiles();
-  if (!files.ok()) return Report(files);
-  const absl::StatusOr<int> code = CheckBundle(command);
+  const absl::StatusOr<int> code = files.ok() ? CheckBundle(command) : files;
   if (code.ok()) return *code;
   if (absl::IsCancelled(code.status())) return kExitInterrupted;
   (void)Report(code.status());

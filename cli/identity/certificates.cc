@@ -1,16 +1,20 @@
 #include "cli/identity/certificates.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <stop_token>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "core/executor.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/pause.h"
+#include "core/shell.h"
 #include "core/status.h"
 #include "identity/invite.h"
 #include "proto/wire/remote.h"
@@ -21,7 +25,7 @@ namespace {
 constexpr absl::Duration kLongest = absl::Hours(1);
 constexpr absl::Duration kFirstInterval = absl::Seconds(10);  // between two lines of the log
 
-// Without a certificate nothing is left, and of nothing.
+// A certificate that cannot be read is one that has ended, with a lifetime that nobody knows.
 RenewalPace::Left LeftOf(const identity::IdentityFiles& files) {
   const auto own = identity::ReadIdentity(files);
   if (!own.ok()) return {.lifetime = absl::InfiniteDuration()};
@@ -95,7 +99,7 @@ CertificateKeeper::CertificateKeeper(identity::IdentityFiles files,
 
 namespace {
 
-absl::StatusOr<Doorkeeper> OpenDoorOf(const std::string& folder) {
+absl::StatusOr<Doorkeeper> DoorkeeperOf(const std::string& folder) {
   Doorkeeper door;
   MACAW_ASSIGN_OR_RETURN(door.authority, identity::Authority::Open(folder));
   MACAW_ASSIGN_OR_RETURN(
@@ -109,7 +113,7 @@ absl::StatusOr<Doorkeeper> OpenDoorOf(const std::string& folder) {
 
 absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder) {
   if (folder.empty()) return Doorkeeper{};
-  absl::StatusOr<Doorkeeper> door = OpenDoorOf(folder);
+  absl::StatusOr<Doorkeeper> door = DoorkeeperOf(folder);
   if (door.ok()) return door;
   return absl::UnavailableError(door.status().message());
 }
@@ -122,6 +126,10 @@ absl::Status EnrolNode(const std::string& server, const std::string& folder,
   MACAW_RETURN_IF_ERROR(wire::Enrol(server, invite, files));
   MACAW_ASSIGN_OR_RETURN(const identity::NodeIdentity own, identity::ReadIdentity(files));
   const identity::Certificate& certificate = own.certificate;
+  // A node file reads a path from its own folder, wherever that is.
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(folder, error);
+  const std::string at = error ? folder : absolute.lexically_normal().string();
   std::cout << "enrolled as " << identity::Name(certificate.subject().role) << " \""
             << certificate.subject().name << "\" of \"" << own.authority.subject().name
             << "\"; the certificate is good until "
@@ -129,10 +137,12 @@ absl::Status EnrolNode(const std::string& server, const std::string& folder,
                                 absl::UTCTimeZone())
             << std::endl;
   if (certificate.subject().role == identity::Role::kOperator) {
-    std::cout << "use it with  macaw admin --server ADDRESS --identity " << folder << std::endl;
+    std::cout << "use it with  macaw admin --server ADDRESS --identity " << ForShell(at)
+              << std::endl;
   } else {
     std::cout << "it renews itself\nnode file  [node]\n           server = \"" << server
-              << "\"\n           identity = \"" << folder << "\"" << std::endl;
+              << "\"\n           identity = \""
+              << absl::StrReplaceAll(at, {{"\\", "\\\\"}, {"\"", "\\\""}}) << "\"" << std::endl;
   }
   return absl::OkStatus();
 }

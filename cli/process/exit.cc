@@ -28,6 +28,8 @@ const char* uncaught_program = "macaw";
 
 LogForm uncaught_form = LogForm::kPlain;
 
+int failed = kExitFailed;  // the code of what this process could not do
+
 // Allocates nothing: there may be no memory left.
 void Print(const char* what, const char* advice) {
   char text[512];
@@ -45,13 +47,13 @@ void Print(const char* what, const char* advice) {
   } catch (const std::bad_alloc&) {
     Print("out of memory",
           ": raise the limit (ulimit -v, or the container's), or let fewer slots train at a time");
-    ::_exit(kExitFailed);
+    ::_exit(failed);
   } catch (const std::system_error& error) {
     const bool threads = error.code() == std::errc::resource_unavailable_try_again;
     Print(error.what(), threads ? ": no further thread can be started; raise the limit (ulimit -u, "
                                   "ulimit -v, or the container's)"
                                 : "");
-    ::_exit(kExitFailed);
+    ::_exit(failed);
   } catch (const std::exception& error) {
     Print(error.what(), "");
   } catch (...) {
@@ -98,6 +100,28 @@ int ExitCodeOf(const absl::Status& status) {
   return usage ? kExitUsage : kExitFailed;
 }
 
+bool WouldEndTheSame(const absl::Status& status, Starts program) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    case absl::StatusCode::kAlreadyExists:  // what the run's folder holds
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kOutOfRange:
+      return program == Starts::kServer;
+    case absl::StatusCode::kPermissionDenied:  // the server's refusal
+    case absl::StatusCode::kUnauthenticated:
+      return program == Starts::kWorker;
+    default:
+      return false;
+  }
+}
+
+void LeaveOneForADifference() { failed = kExitUsage; }
+
 void PrintError(absl::string_view program, absl::string_view message) {
   const std::string text = absl::StrCat(program, ": error: ", message);
   std::string line(6 * text.size() + 256, '\0');  // a byte is six at most
@@ -115,7 +139,7 @@ int CloseOutput(const char* program, int code) {
   if (!error.has_value() || *error == EPIPE || ReaderHasGone()) return code;
   constexpr char kWhat[] = "cannot write to standard output";
   PrintError(program, *error == 0 ? kWhat : absl::ErrnoToStatus(*error, kWhat).message());
-  return code == kExitOk ? kExitFailed : code;
+  return code == kExitOk ? failed : code;
 }
 
 void ExplainEndings(const char* program, Endings form) {

@@ -24,6 +24,7 @@ absl::StatusOr<std::string> LineOf(const std::string& path) {
 }  // namespace
 
 std::string AddressFile(const std::string& run_dir) { return run_dir + "/address"; }
+std::string OperatorsAddressFile(const std::string& run_dir) { return run_dir + "/admin-address"; }
 
 std::string ListenAgain(const std::string& run_dir, const std::string& configured) {
   if (!configured.empty() && !absl::EndsWith(configured, ":0")) return configured;

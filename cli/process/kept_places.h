@@ -15,6 +15,8 @@ constexpr absl::string_view kNoAuthority = "off";
 
 // The file with the address of the server, which workers with --run-dir read, too.
 std::string AddressFile(const std::string& run_dir);
+// The file with the operators' address, where server.admin names one.
+std::string OperatorsAddressFile(const std::string& run_dir);
 
 // Where the next server of the run listens. A port that the configuration leaves open (`configured`
 // is empty or ends with ":0") is the one of the server before: its workers look for it there.

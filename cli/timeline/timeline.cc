@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/files.h"
+#include "core/spelling.h"
 #include "core/status.h"
 
 namespace macaw::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr size_t kLastRounds = 3;  // are drawn where no rounds are named
 
 // Adds one event of the file to `timeline`. In the file a phase comes before its clients' turns.
 void Take(const Json& event, Timeline& timeline) {
@@ -116,6 +121,70 @@ TimeSpent Spent(const Timeline& timeline) {
   if (slot_time > 0) spent.busy = busy / slot_time;
   if (training_slot_time > 0) spent.busy_training = busy / training_slot_time;
   return spent;
+}
+
+std::vector<WorkerTime> TimesOfWorkers(const Timeline& timeline) {
+  std::map<uint64_t, WorkerTime> processes;
+  for (const Timeline::Phase& phase : timeline.phases) {
+    for (const Timeline::Turn& turn : phase.turns) {
+      WorkerTime& time = processes[turn.place.first];
+      time.clients += phase.shown_every;
+      time.busy += turn.length * phase.shown_every;
+      time.load += turn.load * phase.shown_every;
+    }
+  }
+  std::vector<WorkerTime> times;
+  for (const auto& [process, time] : processes) {
+    const auto found = timeline.workers.find(process);
+    const Timeline::Worker worker =
+        found == timeline.workers.end() ? Timeline::Worker{.name = "?"} : found->second;
+    auto same = std::ranges::find(times, worker.name, &WorkerTime::name);
+    if (same == times.end()) same = times.insert(same, {.name = worker.name});
+    same->slots = worker.slots;
+    same->clients += time.clients;
+    same->busy += time.busy;
+    same->load += time.load;
+  }
+  return times;
+}
+
+absl::StatusOr<std::pair<uint32_t, uint32_t>> RoundRange(const std::string& rounds) {
+  const std::vector<std::string> ends = absl::StrSplit(rounds, absl::MaxSplits(':', 1));
+  uint32_t from = 0, to = 0;
+  if (!absl::SimpleAtoi(ends.front(), &from) || !absl::SimpleAtoi(ends.back(), &to) || from > to) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rounds is \"", rounds, "\"; give a round (12) or a range (12:14)"));
+  }
+  return std::pair(from, to);
+}
+
+absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
+                                                   const std::string& rounds) {
+  const std::vector<Timeline::Phase>& phases = timeline.phases;
+  if (rounds.empty()) {
+    size_t first = phases.size() - 1;
+    for (size_t more = kLastRounds; first > 0; --first) {
+      if (phases[first - 1].round != phases[first].round && --more == 0) break;
+    }
+    return std::pair(first, phases.size() - 1);
+  }
+  MACAW_ASSIGN_OR_RETURN(const auto range, RoundRange(rounds));
+  const auto [from, to] = range;
+  const auto in = [from = from, to = to](const Timeline::Phase& phase) {
+    return phase.round >= from && phase.round <= to;
+  };
+  const auto first = std::ranges::find_if(phases, in);
+  if (first == phases.end()) {
+    std::set<uint32_t> there;  // a round has a phase or more
+    for (const Timeline::Phase& phase : phases) there.insert(phase.round);
+    const uint32_t least = *there.begin(), most = *there.rbegin();
+    return absl::NotFoundError(absl::StrCat(
+        "--rounds ", rounds, ": the timeline has ", Counted(there.size(), "round"), ", from ",
+        least, " to ", most, there.size() < most ? "; of a long run, only some rounds" : ""));
+  }
+  const auto last = std::find_if_not(first, phases.end(), in);
+  return std::pair(static_cast<size_t>(first - phases.begin()),
+                   static_cast<size_t>(last - phases.begin()) - 1);
 }
 
 }  // namespace macaw::cli

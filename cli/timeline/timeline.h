@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -56,6 +58,21 @@ struct TimeSpent {
   double busy_training = 0;  // the same, over `train` only
 };
 TimeSpent Spent(const Timeline& timeline);
+
+// What the turns of a worker took. One that was started again is the same worker.
+struct WorkerTime {
+  std::string name;
+  uint32_t slots = 0;
+  uint64_t clients = 0;
+  double busy = 0, load = 0;  // of all its clients together, in microseconds
+};
+std::vector<WorkerTime> TimesOfWorkers(const Timeline& timeline);
+
+// "12" or "12:14", of --rounds: the first round and the last one.
+absl::StatusOr<std::pair<uint32_t, uint32_t>> RoundRange(const std::string& rounds);
+// The first and the last phase of these rounds; of "": of the last three rounds.
+absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
+                                                   const std::string& rounds);
 
 // Draws every slot's clients in the phases [first, last], with the server's steps above: SVG text.
 std::string Picture(const Timeline& timeline, size_t first, size_t last);

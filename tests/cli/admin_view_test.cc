@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "cli/admin/view.h"
 
 namespace macaw::cli {
@@ -30,9 +31,38 @@ TEST(AdminView, AStatusHasTheSentenceTheRoundAndTheQuarantine) {
 
 TEST(AdminView, ANodesNameCannotSteerTheTerminal) {
   const std::string table = *NodesView(StatusJson("nothing"));
-  EXPECT_THAT(table, AllOf(HasSubstr("x?[2Jy"), Not(HasSubstr("\x1b")), HasSubstr("41 s"),
+  EXPECT_THAT(table, AllOf(HasSubstr("x\\x1b[2Jy"), Not(HasSubstr("\x1b")), HasSubstr("41 s"),
                            HasSubstr("silent; trains 2 clients"), HasSubstr("owns its clients"),
                            HasSubstr(" 0.1.7 ")));
+}
+
+// U+009B begins a command to a terminal as the escape and "[" do.
+TEST(AdminView, NorCanACharacterBeyondAscii) {
+  const std::string json = absl::StrReplaceAll(StatusJson("e\xc2\x9b"
+                                                          "2Jvil"),
+                                               {{"x\\u001b[2Jy",
+                                                 "e\xc2\x9b"
+                                                 "2Jvil"},
+                                                {"phone-7",
+                                                 "e\xc2\x9b"
+                                                 "2Jvil"}});
+  for (const std::string& text : {*NodesView(json), *StatusView(json), WatchView(json)->text,
+                                  *RunsView("[{\"name\": \"e\xc2\x9b"
+                                            "2Jvil\"}]"),
+                                  SaidView("e\xc2\x9b"
+                                           "2Jvil",
+                                           false)})
+    EXPECT_THAT(text, AllOf(HasSubstr("e\\xc2\\x9b2Jvil"), Not(HasSubstr("\xc2\x9b"))));
+}
+
+TEST(AdminView, WithJsonEveryAnswerIsAnObject) {
+  EXPECT_EQ(SaidView("the run pauses", false), "the run pauses\n");
+  EXPECT_EQ(SaidView("it \"pauses\"", true), "{\"said\":\"it \\\"pauses\\\"\"}\n");
+  EXPECT_EQ(CodeView("mc1", "2026", false), "mc1\n");
+  EXPECT_EQ(CodeView("mc1", "2026", true), "{\"code\":\"mc1\",\"until\":\"2026\"}\n");
+  EXPECT_EQ(FilesView("to", {"a", "b"}, false), "to: a, b\n");
+  EXPECT_EQ(FilesView("to", {}, false), "to: nothing is there yet\n");
+  EXPECT_EQ(FilesView("to", {"a"}, true), "{\"files\":[\"a\"],\"folder\":\"to\"}\n");
 }
 
 TEST(AdminView, AWatchedLineIsNewsUnlessOnlyTimesHaveChanged) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <utility>
+
 #include "testing/temporary_folder.h"
 
 namespace macaw::cli {
@@ -29,6 +32,31 @@ TEST(ResultsFolder, RefusesAFileThatWasCut) {
   ASSERT_TRUE(results.Take({.file = "a", .size = 5, .data = "one"}).ok());
   EXPECT_TRUE(absl::IsDataLoss(results.Take({.file = "b", .size = 1, .data = "x"})));
   EXPECT_FALSE(FileExists(folder / "run/a"));
+}
+
+TEST(ResultsFolder, CanBeFetchedAgainAfterACut) {
+  const testing_support::TemporaryFolder folder;
+  const std::string to = folder / "run";
+  {
+    ResultsFolder cut = *ResultsFolder::Make(to);
+    ASSERT_TRUE(cut.Take({.file = "models/0", .size = 1, .data = "x"}).ok());
+    ASSERT_TRUE(cut.Take({.file = "a", .size = 5, .data = "one"}).ok());
+    EXPECT_FALSE(cut.Finish().ok());
+    EXPECT_FALSE(FileExists(to + "/models/0")) << "no part of a run is taken for the run";
+  }
+  EXPECT_FALSE(std::filesystem::exists(to));
+  // What is left of a process that was killed.
+  std::filesystem::create_directories(to + "/.part/models");
+  folder.Write("run/.part/stale", "x");
+  ResultsFolder again = *ResultsFolder::Make(to);
+  ASSERT_TRUE(again.Take({.file = "models/0", .size = 1, .data = "x"}).ok());
+  ResultsFolder moved = std::move(again);
+  ASSERT_TRUE(moved.Take({.file = "a", .size = 3, .data = "one"}).ok());
+  EXPECT_THAT(*moved.Finish(), ElementsAre("models/0", "a"));
+  EXPECT_EQ(*ReadFile(to + "/a"), "one");
+  EXPECT_EQ(*ReadFile(to + "/models/0"), "x");
+  EXPECT_FALSE(std::filesystem::exists(to + "/.part"));
+  EXPECT_FALSE(FileExists(to + "/stale"));
 }
 
 TEST(ResultsFolder, TakesNoFileOfAnotherFolder) {

@@ -55,6 +55,54 @@ TEST(ReadTimeline, SaysWhatIsMissingOrWrong) {
   EXPECT_THAT(ReadTimeline("/nowhere/timeline.json").status().message(), HasSubstr("/nowhere"));
 }
 
+// Six rounds of two phases; the last two were done again by another process of the same worker.
+Timeline OfPhases() {
+  Timeline timeline{.workers = {{7, {.name = "worker-0", .slots = 2}},
+                                {9, {.name = "worker-1", .slots = 1}},
+                                {11, {.name = "worker-0", .slots = 2}}},
+                    .phases = {}};
+  for (const uint32_t round : {1, 2, 3, 4, 5, 6, 5, 6}) {
+    const uint64_t process = timeline.phases.size() < 12 ? 7 : 11;
+    for (const uint32_t phase : {0, 1}) {
+      timeline.phases.push_back(
+          {.round = round,
+           .phase = phase,
+           .turns = {{.place = {process, 0}, .name = "client 1", .length = 10, .load = 1}}});
+    }
+  }
+  return timeline;
+}
+
+TEST(PhasesOf, CountsRoundsAndNotTheirPhases) {
+  const Timeline timeline = OfPhases();
+  EXPECT_EQ(*PhasesOf(timeline, "2"), std::pair(size_t{2}, size_t{3}));
+  EXPECT_EQ(*PhasesOf(timeline, "2:3"), std::pair(size_t{2}, size_t{5}));
+  EXPECT_EQ(*PhasesOf(timeline, ""), std::pair(size_t{10}, size_t{15})) << "6, 5 and 6";
+  Timeline once = timeline;
+  once.phases.resize(4);
+  EXPECT_EQ(*PhasesOf(once, ""), std::pair(size_t{0}, size_t{3}));
+  EXPECT_THAT(std::string(PhasesOf(timeline, "99").status().message()),
+              testing::EndsWith("the timeline has 6 rounds, from 1 to 6"));
+  EXPECT_FALSE(PhasesOf(timeline, "3:2").ok());
+  once.phases.erase(once.phases.begin(), once.phases.begin() + 2);
+  EXPECT_THAT(PhasesOf(once, "99").status().message(),
+              HasSubstr("has 1 round, from 2 to 2; of a long run, only some rounds"));
+}
+
+TEST(TimesOfWorkers, AreOfWorkersAndNotOfTheirProcesses) {
+  Timeline timeline = OfPhases();
+  timeline.phases[0].turns.push_back({.place = {9, 0}, .name = "client 2", .length = 5});
+  const std::vector<WorkerTime> times = TimesOfWorkers(timeline);
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].name, "worker-0");
+  EXPECT_EQ(times[0].slots, 2u);
+  EXPECT_EQ(times[0].clients, 16u);
+  EXPECT_EQ(times[0].busy, 160);
+  EXPECT_EQ(times[0].load, 16);
+  EXPECT_EQ(times[1].name, "worker-1");
+  EXPECT_EQ(times[1].clients, 1u);
+}
+
 TEST(TimeSpent, IsCutIntoWhatThePhaseWaitedFor) {
   const TimeSpent spent = Spent(*ReadText(kRound));
   EXPECT_EQ(spent.phases, 1u);

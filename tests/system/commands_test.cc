@@ -351,6 +351,18 @@ TEST_F(Commands, AnUnknownAlgorithmPointsToPlugins) {
               HasSubstr("/nowhere/libheron.so"));
 }
 
+TEST_F(Commands, APluginIsNotCalledAsAWordOfTheLanguage) {
+  for (const std::string name :
+       {"constexpr", "nullptr", "noexcept", "decltype", "typeid", "wchar_t", "co_await",
+        "const_cast", "xor_eq", "class", "fedavg"}) {
+    const std::string folder = folder_.path() + "/" + name;
+    const Printed made = RunMacaw(absl::StrCat("new ", name, " --cpp --out ", folder));
+    EXPECT_EQ(made.exit, 2) << name;
+    EXPECT_THAT(made.text, HasSubstr("a plug-in cannot be called")) << name;
+    EXPECT_FALSE(std::filesystem::exists(folder)) << name;
+  }
+}
+
 TEST_F(Commands, PagesOfRulesGoToTheFolderThatIsNamed) {
   const std::string folder = folder_.path() + "/docs/rules";
   EXPECT_EQ(RunMacaw("algorithms --pages " + folder).exit, 0);

@@ -25,6 +25,7 @@ namespace macaw {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing_support::ExpectTheSameBytesForAnyWorkers;
 using testing_support::Plus;
 using testing_support::RoundDone;
@@ -226,6 +227,11 @@ TEST(Contributions, AreAddedUpOverTheRounds) {
   const auto table = RunMacaw(absl::StrCat("contribution ", run.folder(), " --most 2 --csv ", csv));
   ASSERT_EQ(table.exit, 0) << table.text;
   EXPECT_THAT(table.text, HasSubstr("16 more"));
+  // 2^63: twice as many are no number of 64 bits.
+  const auto all =
+      RunMacaw(absl::StrCat("contribution ", run.folder(), " --most 9223372036854775808"));
+  EXPECT_EQ(all.exit, 0) << all.text;
+  EXPECT_THAT(all.text, Not(HasSubstr("more between")));
   bool found = false;
   for (const absl::string_view line : absl::StrSplit(*ReadFile(csv), '\n', absl::SkipEmpty())) {
     const std::vector<std::string> cells = absl::StrSplit(line, ',');

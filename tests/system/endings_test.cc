@@ -45,6 +45,25 @@ TEST(Endings, WrongArgumentsAreACodeOfTwoAndALineThatNamesThem) {
       {"macaw admin --nope", "macaw: error: \"--nope\" is no option of \"macaw admin\""},
       {"macaw admin statu", "is no command of \"macaw admin\": did you mean status?"},
       {"macaw pki", "macaw: error: a command is missing after \"macaw pki\": init, invite, "},
+      {"macaw-server --run-dir none --config none.toml --state-reset 3",
+       "--state-reset goes with --resume (or --resume-if-begun)"},
+      {"macaw-server --run-dir none --config none.toml --run-http 127.0.0.1:1",
+       "--run-http requires --standing"},
+      {"macaw-server --run-dir none --config none.toml --run-admin bogus",
+       "--run-admin requires --standing"},
+      {"macaw-server --standing none --listen 127.0.0.1:0 --state-reset 3",
+       "--run-http only: take --state-reset out"},
+      {"macaw-server --standing none --listen 127.0.0.1:0 --evaluate-after 5",
+       "take --evaluate-after out"},
+      {"macaw-server --standing none --listen 127.0.0.1:0 --sync-state x", "take --sync-state out"},
+      {"macaw-server --standing none --listen 127.0.0.1:0 --report-fd 1", "take --report-fd out"},
+      {"macaw-server --standing none --listen 127.0.0.1:0 --run-dir none", "take --run-dir out"},
+      {"macaw-server --standing none --listen 127.0.0.1:0 --config x", "take --config out"},
+      {"macaw-server --standing none --listen 127.0.0.1:0 --resume", "take --resume out"},
+      {"macaw-server --standing none --listen 127.0.0.1:0 --http-token none",
+       "--http-token is of a page: give --http or --run-http"},
+      {"macaw-server --standing none", "--standing needs --listen"},
+      {"macaw admin watch --run-dir none --from 3", "--from requires --events"},
       {"macaw simulate --roundz 3", "did you mean --rounds? (macaw simulate --help)"},
   };
   for (const auto& [line, said] : wrong) {
@@ -55,6 +74,34 @@ TEST(Endings, WrongArgumentsAreACodeOfTwoAndALineThatNamesThem) {
   }
   for (const char* line : {"macaw-server --version", "macaw-worker --help", "macaw pki --help"})
     EXPECT_EQ(Of(line).exit, 0) << line;
+}
+
+TEST(Endings, ATokenOfNoPageIsRefusedBeforeTheRunBegins) {
+  const testing_support::TemporaryFolder folder;
+  const Printed printed = Of(
+      absl::StrCat("macaw-server --config " MACAW_SOURCE_DIR "/examples/synthetic.toml --run-dir ",
+                   folder / "run", " --listen 127.0.0.1:0 --http-token /nonexistent"));
+  EXPECT_EQ(printed.exit, 2) << printed.text;
+  EXPECT_THAT(printed.text, HasSubstr("--http-token is of the status page: give --http"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+// Of commands that compare, 1 says that what they compare differs.
+TEST(Endings, OneMeansADifferenceAndNothingElse) {
+  const testing_support::TemporaryFolder folder;
+  const std::string one = folder.Write("one.csv", "round,loss\n1,0.5\n");
+  const std::string two = folder.Write("two.csv", "round,loss\n1,0.25\n");
+  const std::string same = absl::StrCat("macaw diff ", one, " ", one);
+  EXPECT_EQ(Of(same).exit, 0);
+  EXPECT_EQ(Of(absl::StrCat("macaw diff ", one, " ", two)).exit, 1);
+  const Printed unwritten = Of(same, "", "> /dev/full");
+  EXPECT_EQ(unwritten.exit, 2);
+  EXPECT_THAT(unwritten.text, HasSubstr("cannot write to standard output"));
+  for (const std::string command : {"verify none.zip", "replay none --out none-again"}) {
+    const Printed few = Of("macaw " + command, "ulimit -n 40;");
+    EXPECT_EQ(few.exit, 2) << few.text;
+    EXPECT_THAT(few.text, HasSubstr("ulimit -n")) << command;
+  }
 }
 
 TEST(Endings, TheLastLineOfAServerOrWorkerIsALineOfTheLog) {

@@ -210,17 +210,18 @@ TEST(Fleet, HasTheGroupsOfTheSimulation) {
 
 TEST(Fleet, AServersFileNeedsNoData) {
   const TemporaryFolder folder;
-  const std::string plan = folder / "server.toml";
-  const Printed written = Macaw(absl::StrCat("plan ", kQuickstart, " --out ", plan));
+  const std::string plan = folder / "the server.toml", word = absl::StrCat("'", plan, "'");
+  const Printed written = Macaw(absl::StrCat("plan ", kQuickstart, " --out ", word));
   ASSERT_EQ(written.exit, 0) << written.text;
+  EXPECT_THAT(written.text, HasSubstr("macaw-server --config " + word)) << "it can be copied";
   const std::string text = *ReadFile(plan);
   EXPECT_THAT(text, HasSubstr("input_shape = [1, 28, 28]"));
   EXPECT_THAT(text, HasSubstr("clients = 1000"));
   EXPECT_THAT(text, Not(HasSubstr("source =")));
-  EXPECT_THAT(Macaw(absl::StrCat("plan ", kQuickstart, " --out ", plan)).text,
+  EXPECT_THAT(Macaw(absl::StrCat("plan ", kQuickstart, " --out ", word)).text,
               HasSubstr("exists already"));
   // There is nothing to simulate in it.
-  EXPECT_NE(Macaw(absl::StrCat("simulate ", plan, " --check")).exit, 0);
+  EXPECT_NE(Macaw(absl::StrCat("simulate ", word, " --check")).exit, 0);
 }
 
 TEST(Fleet, ShardsAreTheClientsOfADataSet) {
@@ -234,6 +235,32 @@ TEST(Fleet, ShardsAreTheClientsOfADataSet) {
   EXPECT_THAT(Macaw(absl::StrCat("data info ", out, "/4.safetensors")).text,
               testing::ContainsRegex("clients +1\n"));
   EXPECT_THAT(Macaw(command).text, HasSubstr("exists already"));
+}
+
+TEST(Fleet, ShardsAreAllOfOneDivisionOrNone) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "shards";
+  const auto shards = [&](const std::string& other, const std::string& option) {
+    const std::string table = folder.Write(
+        "table.csv",
+        absl::StrCat("user,x,y\nanna,1,0\nanna,2,1\n", other, ",3,0\n", other, ",4,1\n"));
+    return Macaw(absl::StrCat("data shards ", table, " --set data.client_column='\"user\"' --set ",
+                              "data.test_fraction=0 --out ", out, option));
+  };
+  const Printed refused = shards("b/c", "");
+  EXPECT_EQ(refused.exit, 2) << refused.text;
+  EXPECT_THAT(refused.text, HasSubstr("a file cannot be named like client \"b/c\""));
+  EXPECT_FALSE(FileExists(out)) << "half a division";
+  ASSERT_EQ(shards("bob", "").exit, 0) << shards("bob", "").text;
+  folder.Write("shards/notes.txt", "mine");
+  EXPECT_EQ(shards("bob", " --force").exit, 0) << "the same division";
+  const Printed other = shards("carl", " --force");
+  EXPECT_EQ(other.exit, 2);
+  EXPECT_THAT(other.text, HasSubstr("has bob.safetensors, which is of no client of this division"));
+  EXPECT_FALSE(FileExists(out + "/carl.safetensors"));
+  std::filesystem::remove(out + "/bob.safetensors");
+  EXPECT_EQ(shards("carl", " --force").exit, 0);
+  EXPECT_TRUE(FileExists(out + "/carl.safetensors") && FileExists(out + "/notes.txt"));
 }
 
 TEST(Fleet, CheckSaysWhatANodeBringsAndWhetherItMayWorkNow) {
@@ -297,6 +324,7 @@ TEST_F(Pki, RefusesClientsThatNobodyMeant) {
       {"invite n --clients 7,7", "the client \"7\" is named twice"},
       {"invite n --clients 7 --client 7", "the client \"7\" is named twice"},
       {"invite n --role operator --clients 3", "an operator owns no clients"},
+      {"invite n --clients '*,a'", "* is every client: name it alone"},
       {"assign a --clients '7,8 '", "the client \"8 \" has blanks around its name"}};
   for (const auto& [command, why] : refused) {
     const Printed printed = Macaw(absl::StrCat("pki ", command, in));

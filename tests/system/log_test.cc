@@ -155,6 +155,15 @@ TEST(Log, OfARunThatWasInterruptedAndWentOnRepeatsItToTheSameModel) {
   EXPECT_THAT(same.text, HasSubstr("same       200 rounds, and the same model: " + run.digest()));
   EXPECT_EQ(RunMacaw("replay " + run.folder() + " --out " + again).exit, 2) << "it is there";
   EXPECT_NE(RunMacaw("simulate --resume " + again + " --rounds 201").exit, 0);
+  // A simulation that fails (with 1) is no difference.
+  const std::string loop = run.folder() + "-loop";
+  std::error_code ignored;
+  std::filesystem::remove(loop, ignored);
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_EQ(RunMacaw("simulate " + run.folder() + "/config.toml --out " + loop + "/x").exit, 1);
+  const Printed failed = RunMacaw("replay " + run.folder() + " --out " + loop + "/x");
+  EXPECT_EQ(failed.exit, 2) << failed.text;
+  EXPECT_THAT(failed.text, HasSubstr("Too many levels of symbolic links"));
 
   // Somebody has changed the configuration since.
   const std::string config = run.folder() + "/config.toml";

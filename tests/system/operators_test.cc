@@ -1,6 +1,7 @@
 // `macaw admin`, `macaw doctor --server` and the status page with real programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -21,6 +22,7 @@ namespace macaw {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing_support::Program;
 using testing_support::RunMacaw;
@@ -96,6 +98,33 @@ TEST_F(Operators, AWatcherSeesTheRunToItsEnd) {
   EXPECT_TRUE(events.WaitFor("run_finished")) << events.text();
 }
 
+TEST_F(Operators, AWatcherForProgramsGetsJsonAlone) {
+  const auto server = Server({"--config", config_});
+  Program watch("/bin/sh", {"-c", absl::StrCat(MACAW_BIN_DIR "/macaw admin watch --json --run-dir ",
+                                               run_, " 2> ", folder_ / "said")});
+  EXPECT_TRUE(watch.WaitFor("0 of 1 worker")) << watch.text();
+  const Json paused = Json::parse(Admin("pause --json").text, nullptr, false);
+  ASSERT_TRUE(paused.is_object());
+  EXPECT_THAT(paused["said"].get<std::string>(), HasSubstr("pauses"));
+  EXPECT_EQ(Admin("resume").exit, 0);
+  Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(server->Wait(), 0) << server->text();
+  EXPECT_EQ(watch.Wait(), 0) << *ReadFile(folder_ / "said");
+  for (const absl::string_view line : absl::StrSplit(watch.text(), '\n', absl::SkipEmpty()))
+    EXPECT_TRUE(Json::parse(line, nullptr, false).is_object()) << line;
+}
+
+TEST_F(Operators, AWatcherWhoseServerIsKilledDoesNotSayThatTheRunHasEnded) {
+  const auto server = Server({"--config", config_});
+  Program watch("macaw", {"admin", "watch", "--run-dir", run_});
+  EXPECT_TRUE(watch.WaitFor("0 of 1 worker")) << watch.text();
+  server->Signal(SIGKILL);
+  server->Wait();
+  EXPECT_EQ(watch.Wait(), 1) << watch.text();
+  EXPECT_THAT(watch.text(), HasSubstr("no server works on " + run_));
+}
+
 TEST_F(Operators, TheStatusPageNeedsATokenBeyondThisMachine) {
   const std::string open =
       testing_support::WriteConfig("open", "workers = 1\nhttp = \"0.0.0.0:0\"\n");
@@ -136,9 +165,14 @@ TEST_F(Operators, ReachAServerWithAnAuthorityFromElsewhereByTheirCertificates) {
   const auto enrol = [&](const std::string& name, const std::string& role) {
     const auto invite = RunMacaw("pki invite " + name + " --role " + role + in);
     const std::vector<std::string> lines = absl::StrSplit(invite.text, '\n', absl::SkipEmpty());
-    Program worker("macaw-worker", {"enrol", "--server", file("/address"), "--identity",
-                                    folder_ / name, lines.front()});
+    const std::string from_here = std::filesystem::relative(folder_ / name).string();
+    Program worker("macaw-worker",
+                   {"enrol", "--server", file("/address"), "--identity", from_here, lines.front()});
     EXPECT_EQ(worker.Wait(), 0) << worker.text();
+    const std::string whole = std::filesystem::path(folder_ / name).lexically_normal().string();
+    EXPECT_THAT(worker.text(), AnyOf(HasSubstr("--identity " + whole + "\n"),
+                                     HasSubstr("identity = \"" + whole + "\"\n")))
+        << "wherever it is pasted";
     return " --identity " + (folder_ / name);
   };
   const std::string status = "admin status --server " + file("/admin-address");

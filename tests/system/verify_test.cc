@@ -197,6 +197,10 @@ TEST_F(Verified, ABundleIsTheSameAndAChangedOneIsRefused) {
   EXPECT_THAT(same.text, HasSubstr("same       3 rounds"));
   EXPECT_THAT(same.text, HasSubstr(run.digest()));
   EXPECT_TRUE(FileExists(kept + "/summary.json"));
+  const json digests = json::parse(
+      RunMacaw(absl::StrCat("verify ", bundle, " --only-digests --json")).text, nullptr, false);
+  ASSERT_TRUE(digests.is_object());
+  EXPECT_TRUE(digests["same"].is_null() && digests["sha256"].is_string());
   // A result that the configuration does not have.
   for (const char* name : {"config.toml", "summary.json", "rounds.log"})
     folder_.Write(absl::StrCat("forged/", name), *ReadFile(run.folder() + "/" + name));

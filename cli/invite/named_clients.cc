@@ -1,4 +1,4 @@
-#include "cli/process/named_clients.h"
+#include "cli/invite/named_clients.h"
 
 #include <algorithm>
 
@@ -40,6 +40,10 @@ absl::StatusOr<std::vector<std::string>> ClientsNamed(absl::string_view role,
           absl::StrCat("the client \"", client, "\" is named twice: name it once"));
     }
     once.push_back(client);
+  }
+  if (once.size() > 1 && std::ranges::find(once, "*") != once.end()) {
+    return absl::InvalidArgumentError(
+        "* is every client: name it alone, or leave it out and name the others");
   }
   MACAW_RETURN_IF_ERROR(fleet::CheckNames(once));
   return once;
