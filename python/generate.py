@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the modules that follow from the program: keys.py, algorithms.py, _version.py.
+"""Writes the modules that follow from the program: keys.py, algorithms.py, _run_columns.py and
+_version.py.
 
     generate.py FOLDER TORCH PROGRAM...
 
@@ -194,6 +195,21 @@ def algorithms_module(algorithms: list[Key]) -> str:
     return f"{text}\n\n__all__ = [\n{listed}]\n"
 
 
+def columns_module(columns: list[dict[str, str]]) -> str:
+    """Names are as they are; in patterns, which are for families, * stands for a metric."""
+    names = [column["columns"] for column in columns]
+    whole = [name for name in names if re.fullmatch("[a-z0-9_]+", name)]
+    metrics = ["loss", "accuracy", *(name[2:] for name in names if name.startswith("*_"))]
+    text = _HEAD.format("The columns of a run's rows (server/columns.h).").rstrip("\n") + "\n"
+    for name, about, values in (
+        ("COLUMNS", "Those that are no family.", whole),
+        ("METRICS", "The ends of families, such as that of test_loss.", metrics),
+    ):
+        listed = "".join(f'    "{value}",\n' for value in values)
+        text += f"\n#: {about}\n{name} = (\n{listed})\n"
+    return text
+
+
 def main() -> None:
     folder, torch = Path(sys.argv[1]), sys.argv[2]
     described = json.loads(subprocess.check_output([*sys.argv[3:], "keys", "--json"]))
@@ -201,6 +217,7 @@ def main() -> None:
     modules = {
         "keys.py": keys_module([*described["keys"], *_OF_PYTHON]),
         "algorithms.py": algorithms_module(described["algorithms"]),
+        "_run_columns.py": columns_module(described["columns"]),
         "_version.py": (
             f'"""Of the programs, and of the PyTorch that their LibTorch back end needs."""\n'
             f'\nversion = "{version}"\ntorch = "{torch}"\n'

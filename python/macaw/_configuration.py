@@ -48,6 +48,7 @@ class Keys(NamedTuple):
     cache: Path
     columns: _data.Columns  # of the data, and what there is to say about it
     said: list[tuple[str, str]]  # before the first round
+    promise: _privacy.Promise | None
 
 
 def keys_of(
@@ -130,20 +131,29 @@ def keys_of(
             f"model: {again}: a traced module keeps its activations, and trains the same numbers; "
             "local=dict(checkpoint=True) computes them again"
         )
-    if (done := _privacy.add_noise(settings, given.get("config"), others)) is not None:
-        columns.notes.append(done)
+
+    def without_noise() -> dict[str, Any]:
+        return {key: value for key, value in settings.items() if not key.startswith("privacy.")}
+
+    of_runs = run_seeds or [run_seed(settings, given.get("config"))]
+    promise = _privacy.add_noise(
+        settings, given.get("config"), others, of_runs,
+        lambda: None if models else _check_run(without_noise(), given.get("config"), folder),
+    )  # fmt: skip
+    if promise is not None:
+        columns.notes.append(promise.note)
     _privacy.refuse_statistics(
         settings, given.get("config"), others,
         normalise=own["normalise"],
         gaps=columns.reader.filled() if columns.reader is not None else (),
     )  # fmt: skip
     if own["normalise"] is not None:
-        _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
+        _normalise_rows(settings, own["normalise"], columns, given.get("config"), of_runs, folder)
     told = _train.add(
         settings, own["train"], own["loss"], own["evaluate"], made, folder,
         given.get("config"),
     )
-    return Keys(settings, made, folder, columns, told)
+    return Keys(settings, made, folder, columns, told, promise)
 
 
 def _refuse_missing(
@@ -195,28 +205,30 @@ def _normalise_rows(
     of: _division.Of,
     columns: _data.Columns,
     config: Path_ | None,
-    seeds: Sequence[int] | None,
+    seeds: Sequence[int],
     folder: Path,
 ) -> None:
-    """Standardises the rows of the data. seeds: of the runs, if they are several."""
+    """Standardises the rows of the data. seeds: of the runs."""
 
     def check() -> None:
-        fixed = {key: value for key, value in settings.items() if not isinstance(value, Space)}
-        file = [str(config)] if config is not None else []
-        arguments = [*file, *overrides(fixed), "--check"]
-        simulation = Simulation(arguments, words_for(settings, folder))
-        try:
-            for _ in simulation.events():
-                pass
-        finally:
-            simulation.close()
+        _check_run(settings, config, folder)
 
-    made = _normalise.add(
-        settings, of, config, seeds or [run_seed(settings, config)], overrides, check
-    )
+    made = _normalise.add(settings, of, config, seeds, overrides, check)
     made.reader = columns.reader
     columns.normalisation = made
     columns.notes.append(made.note())
+
+
+def _check_run(settings: Mapping[str, Any], config: Path_ | None, folder: Path) -> None:
+    """Raises the program's error of a configuration that cannot be run."""
+    fixed = {key: value for key, value in settings.items() if not isinstance(value, Space)}
+    file = [str(config)] if config is not None else []
+    simulation = Simulation([*file, *overrides(fixed), "--check"], words_for(settings, folder))
+    try:
+        for _ in simulation.events():
+            pass
+    finally:
+        simulation.close()
 
 
 def run_seed(settings: Mapping[str, Any], config: Path_ | None) -> int:

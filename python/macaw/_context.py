@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -117,6 +118,8 @@ class TrainContext:
 
         A last batch of one row joins the one before it where the module has buffers of floats:
         batch norm has no variance of one row.
+
+        A turn has these batches once: when all are taken, a further call is an error.
         """
         rows, size = self._rows, self.batch_size
         last = rows - rows % size if self.local["drop_last"] and rows >= size else rows
@@ -124,9 +127,19 @@ class TrainContext:
         if self._joins and len(ends) > 1 and last % size == 1:
             del ends[-2]
         steps = self.local["steps"] or len(ends) * self.epochs
+        if 0 < steps <= self.steps:
+            raise RuntimeError(
+                f"ctx.batches() gives the {steps} batches of a turn once, and they are taken: for "
+                "further passes take batches of your own, such as ctx.rng.permutation(len(rows)), "
+                'and return {"steps": …} beside the model'
+            )
+        return self._batches([0, *ends], steps)
+
+    def _batches(self, bounds: list[int], steps: int) -> Iterator[Any]:
+        rows = self._rows
         while self.steps < steps:
             order = self.rng.permutation(rows) if self.local["shuffle"] else np.arange(rows)
-            for begin, end in zip([0, *ends], ends, strict=False):
+            for begin, end in itertools.pairwise(bounds):
                 if self.steps == steps:
                     return
                 self.steps += 1

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ._safetensors import Array
-from ._weights import Weights, array_of
+from ._weights import Weights, array_of_tensor
 from .errors import ArgumentError
 
 # What wrappers put into the names of tensors. State dicts of torch.distributed are without it.
@@ -52,7 +52,7 @@ class DividedWeights(Weights):
         reshard(self.module)
         inside = {self._names[name]: name for name in weights}
         for name, whole in _whole_tensors(self.module, inside):
-            weights[inside[name]][...] = array_of(whole)
+            weights[inside[name]][...] = array_of_tensor(whole)
         return weights
 
     def correct(self, task: Any) -> None:

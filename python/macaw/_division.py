@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from . import _safetensors
 from ._names import in_python
 from ._program import environment, program
 from ._safetensors import Array
@@ -77,7 +78,7 @@ def of_all_runs(
 ) -> Division:
     """The division of the rows, which must be the same in all runs of a sweep."""
     varied = [key for key, value in settings.items() if isinstance(value, Space)]
-    cuts = any(value_of(settings, config, f"data.{cut}") for cut in _OF_CLIENTS)
+    cuts = cuts_clients(settings, config)
     for key in varied:
         by_clients = key.startswith("partition.") and (of == "client" or cuts)
         if key in _DECIDE or by_clients:
@@ -93,7 +94,11 @@ def of_all_runs(
         return _stored(tensors)
     first: Division | None = None
     for seed in seeds:
-        found = _exported({**fixed, "run.seed": seed}, config, overrides, check)
+        try:
+            found = _exported({**fixed, "run.seed": seed}, config, overrides)
+        except _NotExported as error:
+            check()  # the same error, with its key
+            raise ConfigError(in_python(f"normalise: {error}"), key="normalise") from None
         if of == "train":  # whose rows these are makes no difference
             found = Division({"": np.sort(np.concatenate(list(found.training.values())))}, {})
         if first is not None and found != first:
@@ -108,6 +113,11 @@ def of_all_runs(
         first = found
     assert first is not None
     return first
+
+
+def cuts_clients(settings: Mapping[str, Any], config: str | os.PathLike[str] | None) -> bool:
+    """Whether a part of each client's rows does not train."""
+    return any(value_of(settings, config, f"data.{cut}") for cut in _OF_CLIENTS)
 
 
 def _own_clients(
@@ -152,11 +162,14 @@ def _names_in(tensors: Mapping[str, Array]) -> list[str]:
     return [text[begin:end].decode() for begin, end in itertools.pairwise(offsets)]
 
 
+class _NotExported(Exception):
+    """`macaw data export-partition` has said why not."""
+
+
 def _exported(
     settings: Mapping[str, Any],
     config: str | os.PathLike[str] | None,
     overrides: Callable[[Mapping[str, Any]], list[str]],
-    check: Callable[[], None],
 ) -> Division:
     """What `macaw data export-partition` says of the rows."""
     chosen = {
@@ -165,7 +178,7 @@ def _exported(
         if key.startswith(("data.", "partition.")) or key == "run.seed"
     }
     source = os.fspath(config) if config is not None else os.fspath(chosen["data.path"])
-    with tempfile.TemporaryDirectory(prefix="macaw-normalise-") as folder:
+    with tempfile.TemporaryDirectory(prefix="macaw-rows-") as folder:
         out = Path(folder) / "rows.json"
         done = subprocess.run(
             [program(), "data", "export-partition", source, "--out", out, *overrides(chosen)],
@@ -174,9 +187,7 @@ def _exported(
             text=True,
         )
         if done.returncode != 0:
-            check()  # the same error, with its key
-            text = done.stderr.strip().removeprefix("macaw: error: ")
-            raise ConfigError(in_python(f"normalise: {text}"), key="normalise")
+            raise _NotExported(done.stderr.strip().removeprefix("macaw: error: "))
         lists = json.loads(out.read_text())
     held = [lists.get(key, {}) for key in ("validation", "client_test")]
     division = Division({}, {})
@@ -187,3 +198,38 @@ def _exported(
         more = [row for split in held for row in split.get(name, ())]
         division.other[name] = np.array(more, np.int64)
     return division
+
+
+def training_clients(
+    settings: Mapping[str, Any],
+    config: str | os.PathLike[str] | None,
+    overrides: Callable[[Mapping[str, Any]], list[str]],
+    check: Callable[[], None],
+) -> int | None:
+    """How many clients have training rows in a run; None: that is not known before it.
+
+    check: raises the error of a configuration that cannot be run.
+    """
+    tensors = _prepared(settings, config)
+    if tensors is not None and _own_clients(settings, config, tensors):
+        return int((np.diff(tensors["train_offsets"]) > 0).sum())
+    if config is None and "data.path" not in settings:  # of no file
+        return None
+    try:
+        division = _exported(settings, config, overrides)
+    except _NotExported:
+        check()
+        return None
+    return sum(len(rows) > 0 for rows in division.training.values())
+
+
+def _prepared(
+    settings: Mapping[str, Any], config: str | os.PathLike[str] | None
+) -> dict[str, Array] | None:
+    """The prepared file of a run, which a configuration names from its own folder."""
+    path = value_of(settings, config, "data.path")
+    if value_of(settings, config, "data.source") != "prepared" or path is None:
+        return None
+    if config is not None and "data.path" not in settings:
+        path = Path(config).parent / path
+    return _safetensors.read(Path(path)) if Path(path).is_file() else None

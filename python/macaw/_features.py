@@ -32,7 +32,7 @@ class _Feature:
 
     name: str
     words: list[Any] | None = None  # of a category
-    mean: float = 0.0  # over the training rows
+    mean: float = 0.0  # over the training rows; without test= over all, as they are cut off later
     gaps: bool = False
 
     def titles(self, missing: Missing | None) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _ending
 from ._program import program
-from ._run import Run, columns_of
+from ._run import Run, columns_of_rows
 from ._safetensors import Array
 from .errors import ArgumentError, Error
 
@@ -42,7 +42,7 @@ class Group:
     @functools.cached_property
     def columns(self) -> list[dict[str, Array]]:
         """Of each run: a column a metric."""
-        return [columns_of(run.rows) for run in self.runs]
+        return [columns_of_rows(run.rows) for run in self.runs]
 
     def column(self, metric: str) -> list[tuple[Array, Array]]:
         """Of each run: the rounds in which the metric has a value, and the values."""
@@ -243,18 +243,18 @@ def _name(group: Group, groups: Sequence[Group]) -> str:
     for key, value in group.differs.items():
         if value is None:
             continue
-        parts.append(str(value) if key == ALGORITHM else f"{names[key]} {plain(value)}")
+        parts.append(str(value) if key == ALGORITHM else f"{names[key]} {cell_text(value)}")
     return ", ".join(parts) or str(_summary(run).get("algorithm"))
 
 
-def plain(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """A value of a key, short, for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):
-        return ", ".join(map(plain, value)) if len(value) < 8 else f"{len(value)} values"
+        return ", ".join(map(cell_text, value)) if len(value) < 8 else f"{len(value)} values"
     return str(value)
 
 

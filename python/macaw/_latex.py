@@ -84,7 +84,8 @@ def table(
     names = _groups.short_names(keys)
     head = [escaped(names[key]) for key in keys]
     lines = [
-        ["" if row.get(k) is None else escaped(_groups.plain(row[k])) for k in keys] for row in rows
+        ["" if row.get(k) is None else escaped(_groups.cell_text(row[k])) for k in keys]
+        for row in rows
     ]
     if len(set(counts)) > 1:
         head.append("runs")

@@ -9,22 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ._run_columns import COLUMNS, METRICS
 from .errors import ArgumentError
 
 FILE = "metrics.own.jsonl"
 
-# The columns of metrics.jsonl (docs/guides/runs.md).
-_OF_A_RUN = {
-    "round",
-    "clients",
-    "left_out",
-    "examples",
-    "steps",
-    "l2_penalty",
-    "train_objective",
-}
+# Columns of metrics.jsonl (docs/guides/runs.md): families in which a metric has the last place,
+# and beginnings of further families.
 _FAMILIES = re.compile(
-    r"(train|test|val|test_group\d+)_(loss|accuracy|mae|balanced_accuracy|f1|auc|top5|ece|r2|perplexity)"
+    rf"(train|test|val|test_group\d+)_({'|'.join(METRICS)})"
     r"|(train_client|personal_train|clients|heldout|rule|used_bound)_.*"
 )
 
@@ -64,7 +57,7 @@ def refuse_name(name: Any, role: str) -> None:
     """Refuses what is no word, and the name of a column that a run may write itself."""
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"{role}: {name!r} is no word, and a column is called by one", key=role)
-    if name in _OF_A_RUN or _FAMILIES.fullmatch(name):
+    if name in COLUMNS or _FAMILIES.fullmatch(name):
         raise ArgumentError(
             f"{role}: {name} is a column that a run writes itself; choose another name, such as "
             f"own_{name}",

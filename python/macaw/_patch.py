@@ -21,6 +21,7 @@ from ._context import seed_of
 from ._divided import DividedWeights
 from ._rates import Rates
 from ._safetensors import Array
+from ._sums import means_in, sums_of_means
 from ._weights import Weights
 from .errors import ArgumentError
 
@@ -160,14 +161,22 @@ class _Client:
             raise RuntimeError(
                 "the trainer has taken no step: it has no rows, or its epochs and steps are 0"
             )
-        sums = _sums(means, rows, task, all_of=False)
+        sums = sums_of_means(_known(means, task), task.sums, rows, all_of=False)
         assert turn.ends is not None
         return turn.ends, rows, steps, sums, rates.told(steps)
 
     def evaluate(self, weights: dict[str, Array], task: Any) -> dict[str, float]:
         self._seed(task.client)
         rows, means = self._loop.evaluate(task, Turn(self._weights, weights, task))
-        return {task.sums[0]: rows, **_sums(means, rows, task, all_of=True)}
+        known = _known(means, task)
+        for mean in means_in(task.sums):
+            if mean not in known:
+                raise KeyError(
+                    f"the trainer's evaluation has no {mean}, which a run of {task.task} reports; "
+                    f"it has {', '.join(means) or 'nothing'}: macaw.patch(trainer, "
+                    f'metrics={{"{mean}": "its name there"}})'
+                )
+        return sums_of_means(known, task.sums, rows, all_of=True)
 
     def _seed(self, seed: int) -> None:
         import torch
@@ -178,24 +187,9 @@ class _Client:
         self._loop.prepare(seed % 2**32)
 
 
-# Means over rows, and the run's sums that they are of.
-_MEANS = {"loss": "loss", "accuracy": "correct", "mae": "absolute_error"}
-
-
-def _sums(means: Mapping[str, float], rows: int, task: Any, all_of: bool) -> dict[str, float]:
-    sums = dict.fromkeys(task.sums[1:], 0.0) if all_of else {}
-    for mean, name in _MEANS.items():
-        if name not in task.sums:
-            continue
-        if mean in means:
-            sums[name] = float(means[mean]) * rows
-        elif all_of:
-            raise KeyError(
-                f"the trainer's evaluation has no {mean}, which a run of {task.task} reports; it "
-                f"has {', '.join(means) or 'nothing'}: macaw.patch(trainer, "
-                f'metrics={{"{mean}": "its name there"}})'
-            )
-    return sums
+def _known(means: Mapping[str, float], task: Any) -> dict[str, float]:
+    """Those that the run takes."""
+    return {mean: means[mean] for mean in means_in(task.sums) if mean in means}
 
 
 def rows_of(task: Any, data: DataFunction | None, own: Any, served: set[str]) -> Any:

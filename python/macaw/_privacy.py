@@ -6,32 +6,42 @@ import itertools
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import _safetensors
+from . import _division
 from . import keys as _keys
 from ._program import program
-from ._settings import value_of
+from ._settings import overrides, value_of
 from ._spaces import Space
-from .errors import ConfigError
+from .errors import ConfigError, RunError
 
 Config = str | os.PathLike[str] | None
+Check = Callable[[], None]  # raises the error of a configuration that cannot be run
+Count = Callable[[Mapping[str, Any], int], "int | None"]  # clients with training rows, by the seed
 
 _DEFAULT_CLIENTS = 100  # of a partition that does not say how many
+# Schemes in which every client has partition.min_size rows.
+_DIVIDES = (
+    *("iid", "shards", "sorted", "dirichlet-class", "dirichlet-client", "dirichlet-quantity"),
+    *("k-classes", "lognormal", "power-law"),
+)
+# Keys by which clients with rows do not train. Those of [cohort] are refused beside a mechanism.
+_LEAVE_OUT = ("data.heldout_clients", "local.drop_last", "partition.train_together")
 # What the promise is about: rounds whose clients are drawn one by one and count alike.
 _NEEDED = {
     "privacy.mechanism": "gaussian",
     "cohort.sampling": "poisson",
     "cohort.weight": "uniform",
 }
-# What the noise follows from, beside epsilon.
+_OF_ROWS = ("data.", "partition.")
+# What the noise follows from, beside epsilon and the division of the rows.
 _DECIDE = (
-    *("partition.scheme", "partition.clients", "data.heldout_clients", "local.drop_last"),
+    *_LEAVE_OUT,
     *("cohort.size", "cohort.fraction", "run.rounds"),
     *("cohort.straggler_fraction", "cohort.straggler_policy"),
     *("privacy.noise_cohort", "privacy.population", "privacy.delta"),
@@ -62,13 +72,39 @@ _OPTIONS = {
 }
 
 
+@dataclass(frozen=True)
+class Promise:
+    """What was asked for, and what was done for it."""
+
+    note: str
+    noises: dict[float, float]  # of each epsilon
+
+    def keep(self, spent: float | None, noise: float | None, folder: str) -> None:
+        """Raises if a run has spent more than was asked. noise: that of the run, if there are
+        several."""
+        epsilons = [e for e, its in self.noises.items() if noise is None or its == noise]
+        asked = max(epsilons, default=max(self.noises))
+        if spent is not None and spent > asked * (1 + 1e-6):
+            raise RunError(
+                f"privacy.epsilon: {asked:g} was asked for, and the run has spent {spent:.6g}: "
+                "more of its clients were drawn than its noise is for. Do not give its models "
+                "away, and report this error",
+                folder=folder,
+                key="privacy.epsilon",
+            )
+
+
 def add_noise(
-    settings: dict[str, Any], config: Config, others: Sequence[Mapping[str, Any]] = ({},)
-) -> str | None:
-    """Replaces ``privacy.epsilon`` by the noise that is enough. Returns what was done, if anything.
+    settings: dict[str, Any],
+    config: Config,
+    others: Sequence[Mapping[str, Any]],
+    seeds: Sequence[int],
+    check: Check,
+) -> Promise | None:
+    """Replaces ``privacy.epsilon`` by the noise that is enough. None: there is none to replace.
 
     A space of epsilons becomes one of noises. others: what configurations of a sweep have beside
-    the settings; one noise must fit all of them.
+    the settings; one noise must fit all of them. seeds: of the runs.
 
     Errors: a key that ``privacy=`` does not have; no clip; clients, clients a round or rounds that
     are not known before the run, or differ in a sweep (ConfigError).
@@ -79,7 +115,18 @@ def add_noise(
         _check_mechanism(settings, config)
         return None
     _check(settings, config, epsilon)
-    known = _one([_known(each, config) for each in _configurations(settings, others)])
+    counted: dict[str, int | None] = {}
+
+    def count(whole: Mapping[str, Any], seed: int) -> int | None:
+        rows = {key: str(value) for key, value in whole.items() if key.startswith(_OF_ROWS)}
+        name = f"{sorted(rows.items())} {seed}"
+        if name not in counted:
+            keys = {**whole, "run.seed": seed}
+            counted[name] = _division.training_clients(keys, config, overrides, check)
+        return counted[name]
+
+    whole = _configurations(settings, others)
+    known = _one([_known(each, config, seeds, count) for each in whole])
     values = epsilon.values if isinstance(epsilon, Space) else (epsilon,)
     found = [_noise_of({**known, "epsilon": value}) for value in values]
     noises, delta = [noise for noise, _ in found], found[0][1]
@@ -93,12 +140,13 @@ def add_noise(
             settings[key] = value
             added.append(f'{key} = "{value}"')
     also = f"; {', '.join(added)}" if added else ""
-    return (
+    note = (
         f"privacy: epsilon {_listed(values)} at delta {delta:.3g}, over {known['rounds']} rounds "
         f"of some {known['cohort'] * (1 - dropped):.12g} of "
         f"{known['population'] or known['clients']} clients: "
         f"privacy.noise = {_listed(noises)}{also}"
     )
+    return Promise(note, dict(zip(map(float, values), noises)))
 
 
 def refuse_statistics(
@@ -218,7 +266,11 @@ def _configurations(
     """The settings of a sweep's configurations, as far as the noise follows from them."""
     for other in others:
         whole = {**settings, **other}
-        spaces = {key: whole[key] for key in _DECIDE if isinstance(whole.get(key), Space)}
+        spaces = {
+            key: value
+            for key, value in whole.items()
+            if isinstance(value, Space) and (key in _DECIDE or key.startswith(_OF_ROWS))
+        }
         for values in itertools.product(*(space.values for space in spaces.values())):
             yield {**whole, **dict(zip(spaces, values))}
 
@@ -259,8 +311,10 @@ def _one(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return known
 
 
-def _known(settings: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    clients = _clients(settings, config)
+def _known(
+    settings: Mapping[str, Any], config: Config, seeds: Sequence[int], count: Count
+) -> dict[str, Any]:
+    clients = _clients(settings, config, seeds, count)
     return {
         "clients": clients,
         "cohort": _cohort(settings, config, clients),
@@ -279,25 +333,37 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and value >= 1 and value == int(value)
 
 
-def _clients(settings: Mapping[str, Any], config: Config) -> int | None:
+def _clients(
+    settings: Mapping[str, Any], config: Config, seeds: Sequence[int], count: Count
+) -> int | None:
     """How many clients train; None: it is not known before the run."""
-    scheme = value_of(settings, config, "partition.scheme") or "auto"
-    held_out = value_of(settings, config, "data.heldout_clients")
-    if held_out or value_of(settings, config, "local.drop_last") or scheme in ("file", "histogram"):
+
+    def of(key: str) -> Any:
+        return value_of(settings, config, key)
+
+    if any(of(key) for key in _LEAVE_OUT):
         return None
-    if value_of(settings, config, "data.source") == "prepared" and scheme in ("auto", "natural"):
-        tensors = _safetensors.read(Path(value_of(settings, config, "data.path")))
-        if "train_offsets" in tensors:
-            return int((np.diff(tensors["train_offsets"]) > 0).sum())
-    elif scheme in ("auto", "natural"):  # the file's own clients
-        return None
-    count = value_of(settings, config, "partition.clients") or _DEFAULT_CLIENTS
-    return int(count) if _is_number(count) else None
+    whole = of("partition.min_size") != 0 and not _division.cuts_clients(settings, config)
+    if of("partition.scheme") in _DIVIDES and whole:
+        clients = of("partition.clients") or _DEFAULT_CLIENTS
+        return int(clients) if _is_number(clients) else None
+    found = {seed: count(settings, seed) for seed in seeds}
+    if len(set(found.values())) > 1:
+        raise ConfigError(
+            "privacy.epsilon: its noise follows from how many clients have training rows, and that "
+            f"differs between the seeds ({', '.join(f'{s}: {n}' for s, n in found.items())}): give "
+            "partition=macaw.…(seed=1) and data_options=dict(seed=1), or a sweep for each seed",
+            key="privacy.epsilon",
+        )
+    return found[seeds[0]]
 
 
 def _cohort(settings: Mapping[str, Any], config: Config, clients: int | None) -> Any:
     size = value_of(settings, config, "privacy.noise_cohort")
-    size = size or value_of(settings, config, "cohort.size")
+    if not size:
+        size = value_of(settings, config, "cohort.size")
+        if _is_count(size) and clients is not None:  # a cohort of everybody is one of all who train
+            size = min(size, clients)
     fraction = value_of(settings, config, "cohort.fraction")
     if size is None and _is_number(fraction) and clients is not None:
         return max(1, int(fraction * clients + 0.5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Protocol
 
-from ._run import Row, in_notebook
+from ._run import Row
 
 
 class Progress(Protocol):
@@ -101,3 +101,7 @@ class _Line:
         if self._drawn:
             sys.stderr.write("\n")
         self._drawn = False
+
+
+def in_notebook() -> bool:
+    return "ipykernel" in sys.modules

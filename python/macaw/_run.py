@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -104,7 +103,7 @@ class Run:
         try:
             import pandas
         except ImportError:
-            return columns_of(rows)
+            return columns_of_rows(rows)
         return pandas.DataFrame(rows)
 
     @property
@@ -239,7 +238,7 @@ class Run:
             raise PackageMissingError(
                 "run.plot() draws with matplotlib: pip install matplotlib"
             ) from error
-        columns = columns_of(self.rows)
+        columns = columns_of_rows(self.rows)
         chosen = [list(metrics)] if metrics else _usual(columns)
         figure = Figure(figsize=(5 * len(chosen), 3.5), layout="tight")
         for place, names in enumerate(chosen):
@@ -276,7 +275,7 @@ class Run:
         return f"<macaw.Run {self.folder}: {summary['end']}, {summary['rounds']} rounds{metrics}>"
 
 
-def columns_of(rows: Sequence[Row]) -> dict[str, _safetensors.Array]:
+def columns_of_rows(rows: Sequence[Row]) -> dict[str, _safetensors.Array]:
     names = dict.fromkeys(name for row in rows for name in row)
     columns: dict[str, _safetensors.Array] = {}
     for name in names:
@@ -296,7 +295,3 @@ def _usual(columns: dict[str, _safetensors.Array]) -> list[list[str]]:
         if names:
             plots.append(names)
     return plots or [[name for name in columns if name != "round"][:1]]
-
-
-def in_notebook() -> bool:
-    return "ipykernel" in sys.modules

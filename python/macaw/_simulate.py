@@ -13,6 +13,7 @@ from ._callback import Callbacks, Metric, OnRound, left_out
 from ._configuration import keys_of, words_for
 from ._module_keys import check_model, dtype_of
 from ._paths import Path_, path_of
+from ._privacy import Promise
 from ._run import Run
 from ._settings import add, kept_table, overrides
 from ._stream import Stream
@@ -69,7 +70,7 @@ def stream(
     given = dict(locals())
     given.update(given.pop("sections"))
     _spaces.refuse_in_a_run(given)
-    settings, made, folder, columns, told = keys_of(given)
+    settings, made, folder, columns, told, promise = keys_of(given)
     arguments = [str(config)] if config is not None else []
     said = [*told, *dtype_of(settings, made, config), *(("data", note) for note in columns.notes)]
     for text in columns.warnings:
@@ -78,7 +79,7 @@ def stream(
     arguments += overrides(settings)
     words = words_for(settings, folder)
     try:
-        begun = _begun(made, settings, arguments, words, said, given)
+        begun = _begun(made, settings, arguments, words, said, given, promise)
         if columns.normalisation is not None:
             columns.normalisation.save(begun.folder)
         return begun
@@ -95,6 +96,7 @@ def _begun(
     words: Mapping[str, str],
     said: list[tuple[str, str]],
     given: Mapping[str, Any],
+    promise: Promise | None,
 ) -> Stream:
     config, out, progress = given["config"], given["out"], given["progress"]
     if given["check_model"] and made is not None:
@@ -106,7 +108,7 @@ def _begun(
     if given["overwrite"]:
         arguments.append("--force")
     callbacks = Callbacks(given["on_round"], given["metrics"], made)
-    return Stream(arguments, words, made, progress, said, callbacks)
+    return Stream(arguments, words, made, progress, said, callbacks, promise)
 
 
 def simulate(

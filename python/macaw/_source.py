@@ -7,27 +7,20 @@ is written to a file, with what it uses.
 
 from __future__ import annotations
 
-import ast
-import builtins
 import functools
 import hashlib
-import inspect
 import json
-import linecache
-import math
-import symtable
 import sys
-import textwrap
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import _cells
 from .errors import ConfigError
 
 _MAIN = "__main__"
-_MAINS = (_MAIN, "__mp_main__")  # the second one in a process of multiprocessing
 
 
 @dataclass(frozen=True)
@@ -63,27 +56,27 @@ def homes_of(functions: Mapping[str, Any], kinds: Iterable[type], cache: Path) -
             function = function.func
         _refuse_unnamed(function, role)
         bare[role] = function
-    of_main = [item for item in (*bare.values(), *kinds) if item.__module__ in _MAINS]
+    of_main = [item for item in (*bare.values(), *kinds) if item.__module__ in _cells.MAINS]
     main = None
     if of_main:
         main = _file_of(_MAIN) or _written(of_main, next(iter(bare)), cache)
     homes = {}
     for role, function in bare.items():
         module, name = function.__module__, function.__qualname__
-        file = main if module in _MAINS else _file_of(module)
+        file = main if module in _cells.MAINS else _file_of(module)
         if file is None:
             raise ConfigError(
                 f"{role}: {name} is of the module {module}, which is of no file: put it into one",
                 key=role,
             )
-        if _found(sys.modules[module], name) is not function:
+        if _cells.found(sys.modules[module], name) is not function:
             raise ConfigError(
                 f"{role}: {module}.{name} is another object by now (a decorator, or a cell that "
                 "was run again): give the function that is there under its name",
                 key=role,
             )
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        loaded = _MAIN if module in _MAINS else module
+        loaded = _MAIN if module in _cells.MAINS else module
         homes[role] = Home(loaded, str(file), name, arguments[role], digest)
     return Homes(homes, main)
 
@@ -140,118 +133,5 @@ def _file_of(module: str) -> Path | None:
     return Path(file).resolve()
 
 
-def _found(module: Any, name: str) -> Any:
-    for part in name.split("."):
-        module = getattr(module, part, None)
-    return module
-
-
-def used_names(source: str) -> list[str]:
-    """What the source uses and does not define inside its functions, in the order of its names."""
-    found: set[str] = set()
-    tables = [symtable.symtable(source, "<source>", "exec")]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        of_module = table.get_type() == "module"
-        found |= {
-            symbol.get_name()
-            for symbol in table.get_symbols()
-            if symbol.is_referenced() and (of_module or symbol.is_global())
-        }
-    return sorted(found)
-
-
 def _written(wanted: Iterable[Any], role: str, cache: Path) -> Path:
-    """A file with the source of functions and classes of a notebook's cells."""
-    collected = _Collected(role)
-    for item in wanted:
-        collected.add(item)
-    text = collected.text()
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = cache / "train" / f"{role}-{digest}.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path.resolve()
-
-
-class _Collected:
-    """The source of functions and classes, of what they use, and the imports of both."""
-
-    def __init__(self, role: str) -> None:
-        self._role = role
-        self._imports: dict[str, None] = {}
-        self._sources: dict[str, str] = {}  # by name, what a source uses first
-
-    def text(self) -> str:
-        head = ["from __future__ import annotations", *self._imports]
-        return "\n".join([*head, "", *self._sources.values()])
-
-    def add(self, item: Any) -> None:
-        name = item.__name__
-        if name in self._sources:
-            return
-        source = self._sources[name] = _source_of(item, self._role)
-        beside = vars(sys.modules[item.__module__])
-        for other in used_names(source):
-            if other in beside and other != name and not hasattr(builtins, other):
-                self._use(other, beside[other], item)
-        self._sources[name] = self._sources.pop(name)  # behind what it uses
-
-    def _use(self, name: str, value: Any, user: Any) -> None:
-        if isinstance(value, types.ModuleType):
-            self._imports[f"import {value.__name__} as {name}"] = None
-            return
-        own = getattr(value, "__name__", name)
-        home = getattr(value, "__module__", None)
-        named = isinstance(value, (types.FunctionType, type))
-        if named and home == user.__module__ and own == name:
-            self.add(value)
-        elif home in sys.modules and home not in _MAINS and _found(sys.modules[home], own) is value:
-            self._imports[f"from {home} import {own} as {name}"] = None
-        elif _is_literal(value):
-            self._sources.setdefault(name, f"{name} = {value!r}\n")
-        else:
-            raise ConfigError(
-                f"{self._role}: {user.__name__} uses {name}, a {type(value).__name__} that is "
-                "defined beside it and in no module: put both into a file and import them from "
-                "there, or make it inside the function",
-                key=self._role,
-            )
-
-
-def _is_literal(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return all(map(_is_literal, value))
-    if isinstance(value, Mapping):
-        return all(map(_is_literal, value)) and all(map(_is_literal, value.values()))
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or type(value) in (bool, int, str)
-
-
-def _source_of(item: Any, role: str) -> str:
-    """As inspect.getsource, which does not find the classes of a notebook's cell."""
-    codes = [item.__code__] if isinstance(item, types.FunctionType) else [
-        value.__code__ for value in vars(item).values() if isinstance(value, types.FunctionType)
-    ]  # fmt: skip
-    for code in codes:
-        text = "".join(linecache.getlines(code.co_filename))
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:  # a cell with a line for IPython alone
-            tree = ast.Module([], [])
-        for node in tree.body:
-            named = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == item.__name__
-            if named:
-                lines = text.splitlines(keepends=True)
-                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])  # type: ignore[attr-defined]
-                return textwrap.dedent("".join(lines[first - 1 : node.end_lineno])) + "\n"
-    try:
-        return textwrap.dedent(inspect.getsource(item)) + "\n"
-    except (OSError, TypeError) as error:
-        raise ConfigError(
-            f"{role}: the source of {item.__name__} cannot be found: put it into a file and import "
-            "it from there",
-            key=role,
-        ) from error
+    return _cells.written(wanted, role, cache / "train", role)

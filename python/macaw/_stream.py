@@ -8,6 +8,7 @@ from types import TracebackType
 
 from . import _ending, _kept, _model, _progress
 from ._callback import Callbacks, OpenRun
+from ._privacy import Promise
 from ._program import Event, Simulation
 from ._run import Row, Run
 from ._warn import warn
@@ -28,8 +29,10 @@ class Stream:
         progress: bool | None,
         said: Sequence[tuple[str, str]] = (),
         callbacks: Callbacks | None = None,
+        promise: Promise | None = None,
     ) -> None:
         self._model = model
+        self._promise = promise
         self._callbacks = callbacks or None
         self._progress = _progress.make(progress)
         self._said: list[tuple[str, str]] = []
@@ -113,7 +116,15 @@ class Stream:
                 self._progress.row(row)
                 return row
             self._tell(event)
+        self._keep_promise()
         return None
+
+    def _keep_promise(self) -> None:
+        """Looks at what a run that is over has spent."""
+        summary = _ending.summary(self.folder)
+        if self._promise is not None and summary is not None and not self._simulation.interrupted:
+            spent = summary.get("privacy", {}).get("epsilon")
+            self._promise.keep(spent, None, str(self.folder))
 
     def _between_rounds(self, row: Row, callbacks: Callbacks) -> Row:
         """The run waits while this works, and goes on, or ends, when it is done."""

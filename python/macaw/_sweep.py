@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +28,8 @@ from ._spaces import Space
 from ._sweep_result import SweepResult
 from ._warn import warn
 from .errors import ArgumentError, ConfigError, Error, RunError
+
+FILE = "sweep.toml"  # in the folder of a sweep
 
 
 def sweep(
@@ -163,19 +168,21 @@ def sweep(
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
     text = _sweep_file.text_of(top, {**settings, **varied}, drawn, config)
-    file = folder / "sweep.toml"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    except OSError as error:
-        raise ConfigError(f"out: {error.filename} cannot be written: {error.strerror}",
-                          key="out") from None  # fmt: skip
-    if keys.columns.normalisation is not None:
-        keys.columns.normalisation.save(folder)
     if progress is None:
         progress = sys.stderr.isatty()
-    _run(file, folder, progress, words_for(settings, cache_folder))
-    return SweepResult(folder)
+    with _aside(folder, text) as (file, accepted):
+
+        def begin() -> None:
+            accepted()
+            if keys.columns.normalisation is not None:
+                keys.columns.normalisation.save(folder)
+
+        _run(file, folder, begin, progress, words_for(settings, cache_folder))
+    result = SweepResult(folder)
+    if keys.promise is not None:
+        for row in result.rows:
+            keys.promise.keep(row.get("epsilon"), row.get("privacy.noise"), str(folder))
+    return result
 
 
 # Arguments that are called otherwise than the table of a configuration that they are.
@@ -247,7 +254,39 @@ _OBJECTS: dict[str, Callable[..., None]] = {
 }
 
 
-def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> None:
+@contextmanager
+def _aside(folder: Path, text: str) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """The sweep's file beside the one that an earlier sweep may have left in the folder, and what
+    puts it in its place. A folder that has not got it is as it was."""
+    made = [above for above in (folder, *folder.parents) if not above.exists()]
+    file = folder / f".sweep-{os.getpid()}-{secrets.token_hex(4)}.toml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"out: {error.filename} cannot be written: {error.strerror}",
+                          key="out") from None  # fmt: skip
+
+    def accept() -> None:
+        file.replace(folder / FILE)
+
+    try:
+        yield file, accept
+    finally:
+        file.unlink(missing_ok=True)
+        for empty in made:
+            with contextlib.suppress(OSError):  # it has got something
+                empty.rmdir()
+
+
+def _run(
+    file: Path,
+    folder: Path,
+    begin: Callable[[], None],
+    progress: bool,
+    words: Mapping[str, str],
+) -> None:
+    """begin: called once the program has taken the folder for this sweep."""
     command: list[Any] = [program(), "sweep", "--json", file, "--out", folder]
     error: dict[str, Any] | None = None
     # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
@@ -258,7 +297,9 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
         try:
             for line in process.stdout:
                 event = json.loads(line)
-                if event["event"] == "error":
+                if event["event"] == "begun":
+                    begin()
+                elif event["event"] == "error":
                     error = event
                 elif event["event"] == "said" and event["what"] == "warning":
                     warn(event["text"])
@@ -280,7 +321,8 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
         for text, word in words.items():
             message = message.replace(text, word)
         # What was given here is in a file that the caller has not written.
-        message = in_python(re.sub(rf"^{re.escape(str(file.absolute()))}:\d+: ", "", message))
+        message = re.sub(rf"^{re.escape(str(file.absolute()))}(:\d+)?: ", "", message)
+        message = in_python(message.replace(file.name, FILE))
         if re.search(r", found \[", message):
             message += "; macaw.grid([…]) tries each of several values"
         if error["code"] == 2:

@@ -10,6 +10,7 @@ from ._track_run import NO_ROUND, Facts, Row, text_of
 
 # What MLflow takes in one call (documentation of its REST API, "Log Batch").
 _MOST_METRICS, _MOST_PARAMETERS, _MOST_VALUE = 1000, 100, 6000
+_EVERY_ROW = "clients"
 _RUN_TAG = "macaw.run_id"
 _STATUS = {
     "finished": "FINISHED",
@@ -51,10 +52,11 @@ class MlflowTracker:
         if run.info.status != "RUNNING":
             self._client.update_run(self._id, status="RUNNING")
         # What MLflow has counts: a call that was given up may have had its effect. A row is in one
-        # call, so any of its columns tells.
+        # call, so a column that every row has tells; of others some rows have no value.
+        names = [_EVERY_ROW] if _EVERY_ROW in run.data.metrics else list(run.data.metrics)
         steps = [
             metric.step
-            for name in sorted(run.data.metrics)[:1]
+            for name in names
             for metric in self._client.get_metric_history(self._id, name)
         ]
         return max(steps, default=NO_ROUND)

@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import importlib.util
 import json
-import os
 import pickle
 import platform
 import sys
@@ -29,14 +28,16 @@ from ._context import Rows, TrainContext
 from ._pairs import ADVICE, pairs_all
 from ._safetensors import Array
 from ._seeding import Seeding
+from ._sums import means_in, sums_of_means
 from ._weights import array_given
 
 _HIDDEN = (__file__, str(Path(__file__).with_name("_context.py")))
 
 
 def main() -> None:
+    take_gpu: Callable[[], int] = _client.program
+    take_gpu()  # before anything looks
     spec = json.loads(Path(sys.argv[1]).read_text())
-    _take_a_gpu()
     sys.path[:] = spec["path"]
     # PyTorch says so, and goes on, where a loss pairs every output with every label.
     warnings.filterwarnings("error", message="Using a target size", category=UserWarning)
@@ -54,19 +55,6 @@ def main() -> None:
         fatal=True,
         hidden=_HIDDEN,
     )
-
-
-def _take_a_gpu() -> None:
-    """Leaves one GPU visible, before anything looks: the slots share out those that are there."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is None:
-        there = sorted(Path("/dev").glob("nvidia[0-9]*"), key=lambda path: int(path.name[6:]))
-        visible = [path.name[6:] for path in there]
-    else:
-        visible = [word for word in given.split(",") if word]
-    if visible:
-        slot = int(os.environ.get("MACAW_SLOT", 0))
-        os.environ["CUDA_VISIBLE_DEVICES"] = visible[slot % len(visible)]
 
 
 def _load_main(file: Path, package: str | None) -> None:
@@ -201,8 +189,14 @@ class _Server:
                 "out, or say how many rows it has taken, which its losses are means of"
             )
         _refuse_count("steps", steps, 1 + planned)
-        sums = _sums(metrics, task.sums, used, "the train function")
-        return trained, used, steps, sums if "loss" in sums else None
+        _refuse_metrics(metrics, task.sums, "the train function")
+        if metrics and "loss" not in metrics:
+            raise KeyError(
+                f"the train function returned {', '.join(metrics)} without a loss, and a run takes "
+                'them together: return {"loss": …} beside it, or neither'
+            )
+        sums = sums_of_means(metrics, task.sums, used, all_of=False)
+        return trained, used, steps, sums if metrics else None
 
     def evaluate(self, weights: dict[str, Array], task: Any) -> dict[str, float]:
         assert self._evaluate is not None
@@ -215,7 +209,8 @@ class _Server:
         metrics = self._evaluate(model, self._rows(task), **arguments)
         if not isinstance(metrics, Mapping) or "loss" not in metrics:
             raise TypeError('the evaluate function must return a dict with "loss", a mean of rows')
-        return _sums(dict(metrics), task.sums, len(task.y), "the evaluate function", all_of=True)
+        _refuse_metrics(metrics, task.sums, "the evaluate function")
+        return sums_of_means(metrics, task.sums, len(task.y), all_of=True)
 
     def outputs(self, weights: dict[str, Array], task: Any) -> Any:
         module = self._for_evaluation(weights)
@@ -389,28 +384,19 @@ def _nominal_steps(local: Mapping[str, Any], rows: int) -> int:
     return int(local["steps"] or local["epochs"] * -(-rows // size))
 
 
-# Means over rows, and the run's sums that they are of.
-_MEANS = {"loss": "loss", "accuracy": "correct", "mae": "absolute_error"}
-
-
-def _sums(
-    metrics: dict[str, Any], names: list[str], rows: int, whose: str, all_of: bool = False
-) -> dict[str, float]:
-    """Sums by the run's names of means over rows."""
-    known = [mean for mean, name in _MEANS.items() if name in names]
-    sums = dict.fromkeys(names, 0.0) if all_of else {}
-    sums[names[0]] = float(rows)
+def _refuse_metrics(metrics: Mapping[str, Any], names: list[str], whose: str) -> None:
+    """Refuses what the run has no sum for, and percentages."""
+    known = means_in(names)
     for name, value in metrics.items():
         if name not in known:
             raise KeyError(
                 f"{whose} returned the metric {name!r}; a run of this task takes "
                 f"{', '.join(known)} from it (metrics= and on_round= add columns of your own)"
             )
-        mean = float(value)
-        if name == "accuracy" and not 0 <= mean <= 1:
-            raise ValueError(f"{whose} returned {name} {mean:g}, and a mean over rows is at most 1")
-        sums[_MEANS[name]] = mean * rows
-    return sums
+        if name == "accuracy" and not 0 <= float(value) <= 1:
+            raise ValueError(
+                f"{whose} returned {name} {float(value):g}, and a mean over rows is at most 1"
+            )
 
 
 _MOST_PASSES = 1000  # times what [local] says; a server takes no more (server/engine)

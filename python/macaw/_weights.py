@@ -47,7 +47,7 @@ class Weights:
         """What the module holds now, of the run's dtype."""
         there = self._tensors()
         return {
-            name: np.asarray(array_of(there[self._names[name]]), array.dtype)
+            name: np.asarray(array_of_tensor(there[self._names[name]]), array.dtype)
             for name, array in weights.items()
         }
 
@@ -134,7 +134,7 @@ class Weights:
         }
 
 
-def array_of(tensor: Any) -> Array:
+def array_of_tensor(tensor: Any) -> Array:
     tensor = tensor.detach().cpu()
     array: Array = (tensor.float() if tensor.element_size() < 4 else tensor).numpy()
     return array

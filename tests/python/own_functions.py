@@ -76,6 +76,9 @@ def ignores_corrections(model: Any, rows: Any, ctx: Any) -> Any:
 
 def returns(model: Any, rows: Any, ctx: Any, what: str = "") -> Any:
     model["0.bias"] += np.float32(0.1)
+    if what == "batches twice":
+        for _ in range(2):
+            list(ctx.batches())
     return {
         "a word": "no model",
         "no bias": {"0.weight": model["0.weight"]},
@@ -90,6 +93,7 @@ def returns(model: Any, rows: Any, ctx: Any, what: str = "") -> Any:
         "one tensor more": {**model, "1.weight": np.zeros((3, 3))},
         "a metric among tensors": {**model, "loss": 2.0},
         "no rows": {"loss": 2.0, "rows": 0},
+        "an accuracy alone": (model, {"accuracy": 0.5}),
     }[what]
 
 

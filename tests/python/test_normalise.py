@@ -14,7 +14,7 @@ from test_data import Splits
 from test_tables import DataFrame
 
 import macaw
-from macaw import _groups, _safetensors
+from macaw import _division, _groups, _safetensors, _settings
 from support import TestCase, needs, rows
 
 
@@ -167,6 +167,22 @@ class Normalised(TestCase):
             np.testing.assert_array_equal(stored[own][:, ~varies], 0)
             checked += 1
         self.assertGreater(checked, 10)
+
+    def test_of_all_does_not_follow_the_partition(self) -> None:
+        """Whose rows train makes no difference, as every scheme gives each to somebody."""
+        said = json.loads(subprocess.check_output([macaw._program.program(), "keys", "--json"]))
+        named = {"auto", "natural", "histogram", "file"}
+        file = macaw.prepare(wide(), cache=self.folder)
+        settings = {"data.source": "prepared", "data.path": file}
+
+        def training(scheme: str, clients: int) -> list[int]:
+            keys = {"partition.scheme": scheme, "partition.clients": clients, "run.seed": 7}
+            division = _division._exported({**settings, **keys}, None, _settings.overrides)
+            return sorted(row for rows in division.training.values() for row in rows.tolist())
+
+        everybody = training("iid", 1)
+        for scheme in sorted({each["name"] for each in said["partitions"]} - named):
+            self.assertEqual(training(scheme, 20), everybody, scheme)
 
     def test_of_images_takes_those_with_channels_last_as_the_run_did(self) -> None:
         rng = np.random.default_rng(6)

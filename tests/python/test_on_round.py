@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import numpy as np
 import own_functions as own
 
 import macaw
+from macaw import _own_rows
+from macaw._program import program
 from support import TestCase, needs, rows
 
 
@@ -74,6 +77,21 @@ class OnRound(TestCase):
             with self.assertRaisesRegex(macaw.ArgumentError, word):
                 job = self.job("run", overwrite=True)
                 macaw.simulate(**job, on_round=lambda run, values=values: run.log(values))
+
+    def test_logs_no_column_that_a_run_writes_itself(self) -> None:
+        said = json.loads(subprocess.check_output([program(), "keys", "--json"]))
+        metrics = [c["columns"][2:] for c in said["columns"] if c["columns"].startswith("*_")]
+        for column in said["columns"]:
+            name = re.sub("N(?=_)", "3", column["columns"].replace("STATISTIC", "p10"))
+            name = re.sub("[A-Z]+", "mine", name)
+            names = [name.replace("*", metric) for metric in ("loss", "accuracy", *metrics)]
+            if name.startswith("*_"):
+                names = [f"{split}{name[1:]}" for split in ("train", "test", "val")]
+            for each in names:
+                with self.assertRaisesRegex(macaw.ArgumentError, f"{each} is a column that a run"):
+                    _own_rows.refuse_name(each, "run.log")
+        for free in ("mine", "train_time", "my_f1", "test_of_mine", "rounds"):
+            _own_rows.refuse_name(free, "run.log")
 
     def test_stops_the_run_in_order(self) -> None:
         whole = macaw.simulate(**self.job("whole"))

@@ -52,7 +52,7 @@ class ARule(TestCase):
 
     def test_of_a_cell_that_uses_what_is_beside_it_is_refused(self) -> None:
         text = FILE.read_text().replace("mu=self.mu", "mu=self.mu * scale")
-        cell = module_of("cell_2", "<ipython-input-2>", "scale = 2.0\n" + text)
+        cell = module_of("cell_2", "<ipython-input-2>", "scale = object()\n" + text)
         with self.assertRaisesRegex(macaw.ConfigError, "scale"):
             macaw.simulate(**self.job("python", algorithm=cell.PyFedProx(mu=0.5)))
 

@@ -14,7 +14,7 @@ from unittest import mock
 import macaw
 from macaw import _groups, rules
 from macaw._program import program
-from support import SOURCE, TestCase, job
+from support import SOURCE, TestCase, job, rows
 
 
 def py_fedprox(**parameters: Any) -> rules.Rule:
@@ -190,6 +190,36 @@ class Sweep(TestCase):
             others=[{"run.rounds": 4}],
         ).settings
         self.assertIn("privacy.noise", settings)  # of the last rung of halving
+
+    def test_a_refused_sweep_leaves_its_folder_as_it_was(self) -> None:
+        """Also where the program refuses it, which it does behind all that Python looks at."""
+        x, y = rows()
+        test = {"test": (x[:50], y[:50]), "normalise": "train"}
+        given = arguments(self.folder, "s", rounds=2, local={"lr": macaw.grid([0.1, 0.2])}, **test)
+        macaw.sweep(**given, progress=False)
+
+        def files(folder: Path) -> dict[str, bytes]:
+            return {
+                str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
+                for path in folder.rglob("*")
+                if path.name != ".lock"  # whose number is the last process that looked
+            }
+
+        first = files(given["out"])
+        self.assertIn("sweep.toml", first)
+        for changes in ({"data": (x + 100, y)}, {"local": {"lr": macaw.grid([0.1, -1.0])}},
+                        {"seeds": [1, 1]}):  # fmt: skip
+            for out in (given["out"], self.folder / "new/sweep"):
+                if out != given["out"] and "data" in changes:
+                    continue  # the first sweep of its folder
+                with self.subTest(changes=[*changes], out=out.name):
+                    with self.assertRaises(macaw.Error) as caught:
+                        macaw.sweep(**{**given, **changes, "out": out}, progress=False)
+                    self.assertNotIn(".toml", str(caught.exception))
+                    self.assertEqual(files(given["out"]), first)
+                    self.assertFalse((self.folder / "new").exists())
+        self.assertEqual(len(macaw.sweep(**given, progress=False).runs), 2)
+        self.assertEqual(set(files(given["out"])), set(first))
 
     def test_a_folder_is_asked_for(self) -> None:
         given = arguments(self.folder, "s")

@@ -251,6 +251,21 @@ class Mlflow(Case):
         self.assertEqual((len(evaluated), all(map(math.isnan, evaluated))), (200, True))
         self.assertEqual(set(run["artifacts"]), {"config.toml", "summary.json"})
 
+    def test_has_no_row_twice_whose_first_column_is_of_few_rows(self) -> None:
+        """Such as a_share, of evaluated rows; and where a row has no clients, too."""
+        with fakes(self.store) as store:
+            for clients in ({"clients": 3}, {}):
+                values = [{"round": n, "train_loss": n, **clients} for n in range(1, 10)]
+                for value in values[::4]:
+                    value["a_share"] = 0.5
+                lines = [json.dumps(value) + "\n" for value in values]
+                store.save("mlflow.json", {"experiments": [], "runs": []})
+                self.run_.write("metrics.jsonl", "".join(lines[:8]))
+                self.delivered("mlflow")
+                self.run_.write("metrics.jsonl", "".join(lines))
+                self.delivered("mlflow")
+                self.assertEqual(self.steps(store), list(range(1, 10)))
+
     def test_goes_on_in_the_same_run(self) -> None:
         with fakes(self.store) as store:
             self.run_.add(1, 9)
