@@ -13,6 +13,8 @@ from typing import NoReturn
 
 
 def _become(name: str) -> NoReturn:
+    # Rules and trackers in Python run in this environment, too.
+    os.environ.setdefault("MACAW_PYTHON", sys.executable)
     program = Path(__file__).parent / "macaw" / "bin" / name
     os.execv(program, [name, *sys.argv[1:]])
 

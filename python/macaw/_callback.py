@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from . import _kept, _model, _own_rows
-from ._run import Row, Run
+from ._json_rows import Row
+from ._run import Run
 from ._scores import TestScores
 from ._settings import kept_table
 from .errors import ConfigError, Error

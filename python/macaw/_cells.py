@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _files
 from .errors import ConfigError
 
 MAINS = ("__main__", "__mp_main__")  # the second one in a process of multiprocessing
@@ -35,10 +36,7 @@ def written(wanted: Iterable[Any], role: str, folder: Path, name: str) -> Path:
         collected.add(item)
     text = collected.text()
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = folder / f"{name}-{digest}.py"
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path.resolve()
+    return _files.keep(folder / f"{name}-{digest}.py", text.encode())
 
 
 def found(module: Any, name: str) -> Any:

@@ -13,6 +13,7 @@ from .errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from ._normalise import Normalisation
+    from ._spread import Spread
 
 # Keys of [data] that name columns, as arguments.
 COLUMN_KEYS = {"label_column": "label", "client_column": "client", "drop_columns": "drop"}
@@ -41,6 +42,7 @@ class Columns:
         self.next_tokens = False  # rows are texts, and y the token behind each
         self.reader: _features.Reader | None = None
         self.normalisation: Normalisation | None = None
+        self.spread: Spread | None = None  # of features that are no float32 yet
         self.notes: list[str] = []
         self.warnings: list[str] = []
         # What may explain an error of the run, and the keys that it is about (their beginnings).
@@ -187,6 +189,11 @@ class Columns:
             note = f"test has class {tested.max()}, and no training row has one above {most}"
             self.warnings.append(note)
             self.hints[note] = "model run.task"
+
+    def look_at_spread(self) -> None:
+        """Notices a column that float32 hardly tells apart, over the rows of all clients."""
+        if self.spread is not None and (said := self.spread.lost()) is not None:
+            self.warnings.append(said)
 
     def look_at(self, x: Array, y: Array) -> None:
         """What is likely a mistake, for warnings and for errors of the run."""

@@ -105,6 +105,7 @@ def _write(data: Any, test: Any, columns: Columns, folder: Path) -> Path:
         tensors["central_test"] = np.array([trained, rows], np.int64)
     whole = joined(blocks)
     x, y = whole.x, whole.y
+    columns.look_at_spread()
     columns.look_at(x, y)
     lengths = {} if whole.lengths is None else {"lengths": whole.lengths}
     metadata = {"name": "python"}

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ._json_rows import row_of
+
 #: Bytes that are read at first: a file has a row a round, and the last one is enough.
 _TAIL = 1 << 16
 
@@ -53,10 +55,9 @@ def _last_row(file: Path) -> int | None:
             rows.seek(max(0, size - tail))
             lines = rows.read().splitlines()
         for line in reversed(lines):
-            try:
-                return int(json.loads(line)["round"])
-            except (ValueError, KeyError, TypeError):
-                continue
+            row = row_of(line)
+            if row is not None and isinstance(row.get("round"), int):
+                return int(row["round"])
         if tail >= size:
             return None
         tail *= 2

@@ -64,7 +64,10 @@ class _Feature:
                     f'{what}: column "{self.name}" has {sorted(map(str, unknown))[0]!r}, which no '
                     "training row has"
                 )
-            found = [(column.values == word) & ~gaps for word in self.words]
+            # A gap of pandas is no word, and compares as neither equal nor unequal.
+            found = [np.zeros(len(gaps), bool) for _ in self.words]
+            for indicator, word in zip(found, self.words):
+                indicator[~gaps] = column.values[~gaps] == word
         if self._says_gaps(missing):
             found.append(gaps)
         return [array.astype(np.float32) for array in found]
@@ -310,12 +313,17 @@ def lost_in_float32(values: Array, name: str) -> str | None:
     """
     if values.dtype.kind not in "iuf" or values.dtype == np.float32 or len(values) < 2:
         return None
-    least, most = float(values.min()), float(values.max())
+    deviation = float(values.astype(np.float64).std())
+    return lost_of(float(values.min()), float(values.max()), deviation, name)
+
+
+def lost_of(least: float, most: float, deviation: float, name: str) -> str | None:
+    """The same of numbers of which this is known."""
     size = max(abs(least), abs(most))
     if least == most or size > np.finfo(np.float32).max:
         return None
     step = float(np.spacing(np.float32(size)))
-    if step <= values.astype(np.float64).std() / 20:
+    if step <= deviation / 20:
         return None
     return (
         f"{name} has numbers from {least:.12g} to {most:.12g}, and float32, in which a run has "
@@ -328,9 +336,18 @@ def _is_word(value: Any) -> bool:
 
 
 def _words(columns: Sequence[Column], name: str) -> list[Any]:
-    for column in columns:
-        if column.words is not None:
-            return column.words
+    """All words of the columns: of a categorical type in its order, then those of the next."""
+    if any(column.words is not None for column in columns):
+        ordered: dict[Any, None] = {}
+        for column in columns:
+            own = _present([column], name) if column.words is None else column.words
+            ordered.update(dict.fromkeys(own))
+        return list(ordered)
+    return _present(columns, name)
+
+
+def _present(columns: Sequence[Column], name: str) -> list[Any]:
+    """The words that rows have, sorted."""
     there = {type(v).__name__ for column in columns for v in column.values[~column.gaps]
              if not isinstance(v, Hashable)}  # fmt: skip
     if there:

@@ -6,7 +6,6 @@ Test and validation rows are never part of a mean; they are scaled by the same n
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _division, _features, _safetensors, _tables
+from . import _division, _features, _files, _safetensors, _tables
 from ._division import Division, Of
 from ._safetensors import Array
 from ._settings import value_of
@@ -49,13 +48,18 @@ class Normalisation:
     source: str = ""
     #: How a table becomes columns; None: the data was no table.
     reader: _features.Reader | None = None
+    #: The shape of a row as it was given (images with their channels first), and as the model got
+    #: it, by data.input_shape. None: of a run that did not keep them.
+    given: tuple[int, ...] | None = None
+    shape: tuple[int, ...] | None = None
 
     def apply(self, x: Any, client: Any = None) -> Array:
         """Rows as the run's model got them, float32.
 
-        x: rows of the shape that the run's data had, such as ``x_test`` (of images with channels
-            last the result has them first, as the model got them); or a table with the columns of
-            the run's table, whose words and gaps become the same numbers.
+        x: rows of the shape that the run's data had, such as ``x_test``, or that its model got (of
+            images with channels last the result has them first, and with ``data.input_shape`` it
+            has that shape, as the model got them); or a table with the columns of the run's table,
+            whose words and gaps become the same numbers.
         client: whose rows these are. Without it, the numbers of all training rows are taken, as
             they are for the central test set.
         """
@@ -79,16 +83,25 @@ class Normalisation:
                     key="client",
                 )
             mean, std = self.clients[str(client)]
-        last = self.axis == 0 and x.ndim == 4 and x.shape[1] != len(mean) == x.shape[3]
-        if last:  # images, which the run turned, too
-            x = np.moveaxis(x, 3, 1)
+        x = self._as_the_model_got_it(x, len(mean))
         return _standard(x, mean, std, self.axis, self.scale)
+
+    def _as_the_model_got_it(self, x: Array, columns: int) -> Array:
+        if x.shape[1:] == self.shape:
+            return x
+        if x.ndim == 4 and x.shape[1:] != self.given:  # images, which the run turned, too
+            turned = np.moveaxis(x, 3, 1)
+            last = self.axis == 0 and x.shape[1] != columns == x.shape[3]
+            if last or turned.shape[1:] == self.given:
+                x = turned
+        if self.shape is not None and x.shape[1:] == self.given:
+            return x.reshape(len(x), *self.shape)
+        return x
 
     def save(self, folder: Path) -> None:
         """Writes the numbers into the folder of a run or a sweep."""
         clients = list(self.clients.values())
-        descriptor, name = tempfile.mkstemp(dir=folder, suffix=".part")
-        with os.fdopen(descriptor, "wb") as file:
+        with _files.replacing(folder / FILE) as file:
             np.savez(
                 file,
                 of=self.of,
@@ -97,13 +110,14 @@ class Normalisation:
                 scale=self.scale,
                 source=self.source,
                 reader="" if self.reader is None else self.reader.text(),
+                given=self.given or (),
+                shape=self.shape or (),
                 mean=self.mean,
                 std=self.std,
                 clients=np.array(list(self.clients), str),
                 client_mean=np.array([mean for mean, _ in clients]),
                 client_std=np.array([std for _, std in clients]),
             )
-        Path(name).replace(folder / FILE)
 
     @staticmethod
     def load(path: Path) -> Normalisation:
@@ -117,6 +131,8 @@ class Normalisation:
                 file["mean"], file["std"], dict(zip(names, own)),
                 str(file["source"]),
                 _features.Reader.of_text(reader) if (reader := str(file["reader"])) else None,
+                *(tuple(file[name].tolist()) or None if name in file else None
+                  for name in ("given", "shape")),
             )  # fmt: skip
 
     def note(self) -> str:
@@ -174,12 +190,14 @@ def add(
     shape = value_of(settings, config, "data.input_shape") or list(x.shape[1:])
     if np.prod(shape) != np.prod(x.shape[1:]):
         check()
+    given = x.shape[1:]
     x = x.reshape([len(x), *shape])
     axis = _axis_of(shape, x.dtype)
     scale = 1 / 255 if x.dtype == np.uint8 else 1.0
     training = np.sort(np.concatenate(list(division.training.values())))
     mean, std = _moments(x, training, axis, scale)
-    made = Normalisation(of, len(training), axis, scale, mean, std, source=Path(file).name)
+    made = Normalisation(of, len(training), axis, scale, mean, std, source=Path(file).name,
+                         given=given, shape=tuple(shape))  # fmt: skip
     if of == "client":
         made.clients = {
             # One that does not train is scaled by the numbers of all training rows.

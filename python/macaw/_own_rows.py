@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ._json_rows import row_of
 from ._run_columns import COLUMNS, METRICS
 from .errors import ArgumentError
 
@@ -44,12 +45,9 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
     """The values by round. A line that a crash has torn is left out."""
     path = folder / FILE
     found: dict[int, dict[str, Any]] = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            values = json.loads(line)
-        except ValueError:
-            continue
-        found.setdefault(values.pop("round"), {}).update(values)
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        if (values := row_of(line)) is not None:
+            found.setdefault(values.pop("round"), {}).update(values)
     return found
 
 

@@ -79,6 +79,7 @@ class Simulation:
         )
         self._reader.start()
         self._abandoned = weakref.finalize(self, _interrupt, self._process)
+        self._last_words = ""  # once it is closed
         self.go_on: str | None = None
         self.interrupted = False
 
@@ -94,6 +95,8 @@ class Simulation:
         error: Event | None = None
         begun = False
         while (line := self._lines.get()) is not None:
+            if not line.endswith(b"\n"):  # the program was killed in it
+                continue
             event: Event = json.loads(line)
             if event["event"] == "error":
                 error = event
@@ -106,7 +109,8 @@ class Simulation:
         if error is not None:
             raise self._exception(error, begun)
         if code != 0 and not self.interrupted:
-            raise RunError(self._last_words(code), folder=self.go_on)
+            nothing = f"macaw simulate ended with exit code {code} and said nothing"
+            raise RunError(self._said_last() or nothing, folder=self.go_on)
 
     def close(self) -> None:
         """As Ctrl-C in a terminal: drops the open round, keeps the rest, and waits for the end.
@@ -128,12 +132,14 @@ class Simulation:
                 with contextlib.suppress(BrokenPipeError):  # a line that it did not take
                     self._process.stdin.close()
             self._abandoned.detach()
+            self._last_words = self._said_last()  # events() may be read to its end afterwards
             self._errors.close()
 
-    def _last_words(self, code: int) -> str:
+    def _said_last(self) -> str:
+        if self._errors.closed:
+            return self._last_words
         self._errors.seek(0)
-        text = self._errors.read().decode(errors="replace").strip()
-        return text or f"macaw simulate ended with exit code {code} and said nothing"
+        return self._errors.read().decode(errors="replace").strip()
 
     def _exception(self, event: Event, begun: bool) -> Error:
         # What was given here is in no file: "--set local.lr=0: " before the message would mislead.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Protocol
 
-from ._run import Row
+from ._json_rows import Row
 
 
 class Progress(Protocol):

@@ -16,6 +16,7 @@ from . import _tables, _texts
 from ._columns import Columns, plain
 from ._features import lost_in_float32
 from ._safetensors import Array
+from ._spread import Spread
 from .errors import DataError
 
 
@@ -222,12 +223,12 @@ def _features(x: Array, what: str, columns: Columns) -> Array:
         large = np.isfinite(np.asarray(x[row], np.float64)).all()
         why = "that float32 cannot hold" if large else "that is not finite (NaN or infinity)"
         raise DataError(f"{what}: row {row} of x has a value {why}")
-    if kept.dtype == np.float32 and x.ndim == 2:
-        for number in range(x.shape[1]):
-            lost = lost_in_float32(x[:, number], f"column {number} of x")
-            if lost and lost not in columns.warnings:
-                columns.warnings.append(lost)
-                break
+    changed = kept.dtype == np.float32 and x.dtype != np.float32 and x.dtype.kind in "iuf"
+    if changed and x.ndim == 2:
+        own, all_ = Spread.of(x), columns.spread
+        if own is not None and all_ is not None and len(own.mean) == len(all_.mean):
+            own = all_.with_(own)
+        columns.spread = own  # blocks of several widths are refused where they are joined
     return kept
 
 

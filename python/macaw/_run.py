@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _adapters, _ending, _kept, _model, _normalise, _own_rows, _safetensors
+from ._json_rows import Row, rows_of
+from ._names import in_python
 from ._normalise import Normalisation
 from ._paths import path_of
 from ._program import environment, program
@@ -21,8 +23,6 @@ from .errors import ArgumentError, Error, PackageMissingError
 
 if TYPE_CHECKING:
     import os
-
-Row = dict[str, Any]
 
 
 class Run:
@@ -91,7 +91,7 @@ class Run:
         file = self._own_folder() / "metrics.jsonl"
         if not file.exists():
             raise Error(f"{self.folder} has no {file.name}: no round is done, or it was removed")
-        return [json.loads(line) for line in file.read_text().splitlines()]
+        return rows_of(file)
 
     @property
     def metrics(self) -> Any:
@@ -121,12 +121,15 @@ class Run:
                 "evaluation=dict(leave_one_out=1), or every how many rounds, or with "
                 "evaluation=dict(unlearn=[…]), the clients' numbers"
             )
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        lines = rows_of(file)
         done = subprocess.run(
             [program(), "contribution", self.folder, "--json"],
             env=environment(), capture_output=True, text=True,
         )  # fmt: skip
-        clients = json.loads(done.stdout) if done.returncode == 0 else []
+        if done.returncode != 0:
+            why = in_python(done.stderr.strip()) or f"it ended with exit code {done.returncode}"
+            raise Error(f"macaw contribution cannot say whose the contributions are: {why}")
+        clients = json.loads(done.stdout)
         names = {client["client"]: client["name"] for client in clients if "name" in client}
         for line in lines if names else ():
             for key in ("client", "unlearned_client"):

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _files
 from ._warn import warn
-from .errors import CacheError, DataError
+from .errors import DataError
 
 Array = NDArray[Any]
 
@@ -27,7 +26,6 @@ _NAMES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "int32": "I32", "int64": "I64",
     "float16": "F16", "float32": "F32", "float64": "F64",
 }  # fmt: skip
-_PART = 1 << 20  # bytes of a file that are compared at a time
 _TYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
 
 
@@ -62,51 +60,17 @@ def write_pieces(folder: Path, suffix: str, pieces: Iterable[bytes | memoryview]
     for piece in pieces:
         digest.update(piece)
     path = folder / f"{digest.hexdigest()}{suffix}"
-    try:
+    with _files.cache_errors(folder):
         if not path.exists():
-            _write(path, pieces)
-        elif not _holds(path, pieces):
+            _files.write(path, pieces)
+        elif not _files.holds(path, pieces):
             warn(
                 f"{path} was damaged, and is written again: its bytes were not those of its name. "
                 "A run that read it since has used them; look at the disk",
                 RuntimeWarning,
             )
-            _write(path, pieces)
-    except OSError as error:
-        raise CacheError(
-            f"the cache {folder} cannot be written: {error.strerror or error}; give another folder "
-            "with cache=…, or set XDG_CACHE_HOME",
-            key="cache",
-        ) from error
+            _files.write(path, pieces)
     return path
-
-
-def _holds(path: Path, pieces: Iterable[bytes | memoryview]) -> bool:
-    """Whether the file has these bytes, and no others."""
-    part = np.empty(_PART, np.uint8)
-    with path.open("rb", buffering=0) as file:
-        for piece in pieces:
-            wanted = np.frombuffer(piece, np.uint8)
-            at = 0
-            while at < len(wanted):
-                count = file.readinto(part[: len(wanted) - at].data)
-                if not count or not np.array_equal(part[:count], wanted[at : at + count]):
-                    return False
-                at += count
-        return not file.read(1)
-
-
-def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def metadata(path: Path) -> dict[str, str]:
@@ -138,14 +102,8 @@ def copy(source: Path, target: Path) -> None:
     """Others never see half of the copy."""
     if target.exists():
         return
-    descriptor, name = tempfile.mkstemp(dir=target.parent, suffix=".part")
-    os.close(descriptor)
-    try:
-        shutil.copyfile(source, name)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with _files.replacing(target) as file:
+        shutil.copyfile(source, file.name)
 
 
 def read(path: Path) -> dict[str, Array]:

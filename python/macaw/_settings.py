@@ -22,7 +22,14 @@ def value_of(settings: Mapping[str, Any], config: str | os.PathLike[str] | None,
     if sys.version_info >= (3, 11):
         import tomllib
 
-        table: Any = tomllib.loads(Path(config).read_text())
+        file = os.fspath(config)
+        try:
+            table: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        except OSError as error:
+            why = f"config: {file} cannot be read: {error.strerror or error}"
+            raise ConfigError(why, key="config") from error
+        except ValueError as error:  # of TOML, or of UTF-8
+            raise ConfigError(f"config: {file} is no TOML: {error}", key="config") from error
     else:
         raise ConfigError(
             f"{key}: Python before 3.11 cannot read it in {os.fspath(config)}: give it as an "

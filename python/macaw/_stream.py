@@ -8,9 +8,10 @@ from types import TracebackType
 
 from . import _ending, _kept, _model, _progress
 from ._callback import Callbacks, OpenRun
+from ._json_rows import Row
 from ._privacy import Promise
 from ._program import Event, Simulation
-from ._run import Row, Run
+from ._run import Run
 from ._warn import warn
 
 

@@ -68,7 +68,7 @@ def _say_unused(
     if isinstance(columns.client, str):
         used.add(columns.client)
     left = [str(name) for name in there if name not in used]
-    if any(_array(row).any() for row in segments):
+    if _SEGMENTS in left and any(_array(row).any() for row in segments):
         left.remove(_SEGMENTS)
         warning = (
             f"{_SEGMENTS} of the rows is not used: a run gives the model {_IDS} alone, so all "

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import _model, _source
+from . import _files, _model, _source
 from ._paths import Path_
 from ._settings import value_of
 from .errors import ConfigError, ModelError
@@ -103,10 +103,9 @@ def command(
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     home = homes.functions["loss" if loss is not None else "train"]
     path = cache / "train" / f"{home.name}-{digest}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path = _files.keep(path, text.encode())
     boot = _BOOT.format(package=str(Path(__file__).parent.parent))
-    return [sys.executable, "-c", boot, str(path.resolve())], home
+    return [sys.executable, "-c", boot, str(path)], home
 
 
 def _check(
@@ -145,9 +144,7 @@ def _pickled(module: Any, cache: Path) -> Path:
             key="model",
         ) from error
     path = cache / "train" / f"{hashlib.sha256(text).hexdigest()[:16]}.pickle"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text)
-    return path.resolve()
+    return _files.keep(path, text)
 
 
 def readable(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from . import _files
 from ._names import checked
 from .errors import ConfigError
 
@@ -113,11 +114,7 @@ class _Matrix:
         np.save(npy, np.ascontiguousarray(counts, "<i8"), allow_pickle=False)
         digest = hashlib.sha256(npy.getvalue()).hexdigest()[:16]
         file = folder / f"histogram-{digest}.npy"
-        if not file.exists() or file.read_bytes() != npy.getvalue():  # or it was damaged
-            folder.mkdir(parents=True, exist_ok=True)
-            aside = folder / f"{file.name}.{os.getpid()}.part"
-            aside.write_bytes(npy.getvalue())
-            aside.replace(file)
+        _files.keep(file, npy.getvalue())
         return file
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import os
+import threading
 import unittest
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import own_functions as own
 
 import macaw
-from macaw import _safetensors
+from macaw import _files, _safetensors, _train
 from support import TestCase, rows
 
 
@@ -78,6 +83,63 @@ class ADamagedFile(TestCase):
             with self.assertRaises(macaw.DataError) as caught:
                 _safetensors.read(Path(path))
             self.assertIn(str(path), str(caught.exception), name)
+
+
+class AFileThatOthersRead(TestCase):
+    def spec(self, mark: str = "") -> Path:
+        """What the processes of a run with train= load."""
+        train = functools.partial(own.ends_once, mark=mark)
+        command, _ = _train.command(train, None, None, None, self.folder)
+        return Path(command[-1])
+
+    def test_is_left_alone_where_it_holds_these_bytes(self) -> None:
+        path = self.spec()
+        os.utime(path, ns=(1, 1))
+        self.assertEqual(self.spec(), path)
+        self.assertEqual(path.stat().st_mtime_ns, 1)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        before = path.open("rb")
+        self.addCleanup(before.close)
+        self.assertEqual(self.spec().read_bytes(), whole)
+        self.assertEqual(before.read(), whole[:-1], "who reads the earlier one goes on with it")
+        self.assertEqual([file.name for file in path.parent.iterdir()], [path.name])
+
+    def test_is_whole_while_it_is_written(self) -> None:
+        path, over = self.spec(), threading.Event()
+
+        def write() -> None:
+            while not over.is_set():
+                self.spec()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for _ in range(2000):
+                self.assertIn("train", json.loads(path.read_text()))
+        finally:
+            over.set()
+            writer.join()
+
+    def test_is_not_there_if_writing_it_fails(self) -> None:
+        path = self.folder / "file"
+        with self.assertRaises(KeyError), _files.replacing(path) as file:
+            file.write(b"half")
+            raise KeyError
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_may_be_read_by_those_whom_the_umask_lets(self) -> None:
+        self.addCleanup(os.umask, os.umask(0o027))
+        x, y = rows()
+        job = self.job("run", data=(x, y), normalise="train", model=["linear 3"])
+        run = macaw.simulate(**job, init={"0.weight": np.zeros((3, 8), np.float32),
+                                          "0.bias": np.zeros(3, np.float32)})  # fmt: skip
+        kept = [*(self.folder / "cache").rglob("*.*"), run.folder / "normalisation.npz"]
+        self.assertGreaterEqual(len(kept), 3)
+        copied = self.folder / "copied"
+        _safetensors.copy(kept[0], copied)
+        for file in (*kept, copied, self.spec()):
+            self.assertEqual(file.stat().st_mode & 0o777, 0o640, file.name)
 
 
 if __name__ == "__main__":

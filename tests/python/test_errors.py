@@ -168,6 +168,18 @@ class WrongCalls(TestCase):
         error = self.refused(macaw.ConfigError, config=file)
         self.assertIn("bad.toml:2", str(error))
 
+    def test_a_file_that_python_reads(self) -> None:
+        bad, away = self.folder / "bad.toml", self.folder / "away.toml"
+        bad.write_text("[run]\nrounds = ,\n")
+        latin = self.folder / "latin.toml"
+        latin.write_bytes(b'[run]\nname = "\xe9"\n')
+        reads = ({"normalise": "train"}, {"privacy": {"epsilon": 8.0, "clip": 1.0}})
+        for more in reads if sys.version_info >= (3, 11) else ():
+            for file, words in ((bad, "TOML"), (latin, "TOML"), (away, "No such file")):
+                error = self.refused(macaw.ConfigError, config=file, partition=None, **more)
+                self.assertEqual(error.key, "config")
+                self.assertRegex(str(error), f"{file.name}.*{words}")
+
     def test_nothing(self) -> None:
         with self.assertRaisesRegex(macaw.ConfigError, "model and data"):
             macaw.simulate()

@@ -281,6 +281,20 @@ class Normalised(TestCase):
                           test=(x, x[:, 0] > 3), model=["flatten", "linear 2"])  # fmt: skip
         self.assertEqual(run.normalisation.mean.shape, (3,))
         np.testing.assert_allclose(run.normalisation.mean, x.reshape(200, 3, 4).mean((0, 2)), 1e-5)
+        for made in (run.normalisation, macaw.Run(run.folder).normalisation):
+            applied = made.apply(x)
+            self.assertEqual(applied.shape, (200, 3, 2, 2))
+            np.testing.assert_allclose(applied.mean((0, 2, 3)), 0, atol=1e-6)
+            np.testing.assert_array_equal(made.apply(x.reshape(200, 3, 2, 2)), applied)
+
+    def test_of_images_that_a_run_takes_apart_turns_them_as_it_did(self) -> None:
+        x = np.random.default_rng(6).normal(3, 2, (200, 5, 6, 3)).astype(np.float32)
+        y = x[:, 0, 0, 0] > 3
+        run = self.run_of(data=(x, y), data_options={"input_shape": [90]}, test=(x, y),
+                          model=["linear 2"])  # fmt: skip
+        applied, first = run.normalisation.apply(x), np.moveaxis(x, 3, 1).reshape(200, 90)
+        self.assertEqual(applied.shape, (200, 90))
+        np.testing.assert_allclose(applied, (first - first.mean(0)) / first.std(0), atol=1e-4)
 
     def test_leaves_runs_with_other_seeds_one_configuration(self) -> None:
         runs = [self.run_of(f"{of} {seed}", normalise=of, seed=seed)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import unittest
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import macaw
 from support import TestCase
@@ -95,6 +98,38 @@ class ARun(TestCase):
         macaw.simulate(**self.job("run", on_round=lambda run: None, overwrite=True, rounds=2))
         with self.assertRaisesRegex(macaw.Error, "holds another run"):
             opened[0].log({"drift": 1.0})
+
+
+class Rows(TestCase):
+    def test_of_a_crash_lack_the_torn_one(self) -> None:
+        run = macaw.simulate(**self.job("run", evaluation={"leave_one_out": 2}))
+        whole, parts = run.rows, run.contributions
+        for name in ("metrics.jsonl", "contributions.jsonl"):
+            for torn in (b'{"round": 5, "tes', b'{"round": 5, "name": "\xc3', b'{"round"', b"5"):
+                with (run.folder / name).open("ab") as file:
+                    size = file.tell()
+                    file.write(torn)
+                self.assertEqual(run.rows, whole, torn)
+                self.assertEqual(run.contributions, parts, torn)
+                self.assertEqual(len(run.metrics["round"]), 4)
+                os.truncate(run.folder / name, size)
+
+    def test_that_are_damaged_before_the_last_are_an_error(self) -> None:
+        run = macaw.simulate(**self.job("run"))
+        file = run.folder / "metrics.jsonl"
+        lines = file.read_text().splitlines()
+        file.write_text("\n".join([lines[0], lines[1][:9], *lines[2:], ""]))
+        with self.assertRaisesRegex(macaw.Error, "metrics.jsonl is damaged: line 2"):
+            _ = run.rows
+
+    def test_of_contributions_have_names_or_say_why_not(self) -> None:
+        run = macaw.simulate(**self.job("run", evaluation={"leave_one_out": 2}))
+        false = subprocess.CompletedProcess([], 2, "", "error: the disk is away\n")
+        with (
+            mock.patch("macaw._run.subprocess.run", return_value=false),
+            self.assertRaisesRegex(macaw.Error, "contribution.*the disk is away"),
+        ):
+            _ = run.contributions
 
 
 if __name__ == "__main__":

@@ -141,6 +141,16 @@ class ARun(TestCase):
         self.assertEqual(seen, [1, 2, 3, 4])
         self.assertEqual(stream.run.rows[-1]["round"], 4)
 
+    def test_that_is_killed_is_an_error_to_whoever_reads_on(self) -> None:
+        stream = macaw.stream(**self.job("run", rounds=1_000_000))
+        for _ in stream:
+            stream._simulation._process.kill()
+            stream._simulation._process.wait()
+            break
+        with self.assertRaisesRegex(macaw.RunError, "exit code -9 and said nothing"):
+            stream.finish()
+        stream.close()
+
     def test_starts_from_given_weights(self) -> None:
         zero = {"0.weight": np.zeros((3, 8), np.float32), "0.bias": np.ones(3, np.float32)}
         run = macaw.simulate(**self.job("run", model=["linear 3"], init=zero, local={"lr": 1e-30}))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import importlib
-import json
 import warnings
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import macaw
 from macaw import _safetensors
-from support import TestCase, needs
+from support import TestCase
 
 
 def column_of(values: list[Any]) -> Any:
@@ -49,6 +48,7 @@ class Frame:
 
 DataFrame = type("DataFrame", (Frame,), {"__module__": "pandas.of_a_test"})
 
+
 PEOPLE: dict[str, list[Any]] = {
     "age": [20, 30, 40, 50],
     "smoker": [True, False, False, True],
@@ -60,7 +60,7 @@ PEOPLE: dict[str, list[Any]] = {
 WHOLE = {name: PEOPLE[name] for name in ("age", "smoker", "ill")}
 
 
-class ATable(TestCase):
+class TableCase(TestCase):
     def prepare(self, data: Any, **more: Any) -> Any:
         return macaw.prepare(data, cache=self.folder, **more)
 
@@ -72,50 +72,8 @@ class ATable(TestCase):
             self.prepare(data, **more)
         return caught.exception
 
-    def check(self, frame: Any, of: Any) -> None:
-        """A frame of PEOPLE, whatever library it is of. of: makes one from columns."""
-        path = self.prepare(frame, label="ill", client="hospital", missing="indicator")
-        file, about = _safetensors.read(path), _safetensors.metadata(path)
-        mean = np.float32((20.5 + 25 + 30.5) / 3)
-        np.testing.assert_array_equal(
-            file["features"],  # north, then south
-            np.array(
-                [[20, 1, 20.5, 0, 0, 1, 0], [40, 0, mean, 1, 0, 1, 0],
-                 [30, 0, 25, 0, 1, 0, 0], [50, 1, 30.5, 0, 0, 0, 1]], np.float32,
-            ),
-        )  # fmt: skip
-        self.assertEqual(
-            json.loads(about["feature_names"]),
-            ["age", "smoker", "bmi", "bmi is missing", "city=Basel", "city=Bern",
-             "city is missing"],
-        )  # fmt: skip
-        np.testing.assert_array_equal(file["labels"], [1, 0, 0, 1])
-        self.assertEqual(about["class_names"], '["no", "yes"]')
-        self.assertEqual(bytes(file["client_names"]), b"northsouth")
-        self.assertIn("bmi", str(self.refused(frame, label="ill", client="hospital")))
-        whole = self.read(of(WHOLE), label="ill")
-        self.assertEqual(whole["features"].dtype, np.float32)
-        np.testing.assert_array_equal(whole["features"], [[20, 1], [30, 0], [40, 0], [50, 1]])
 
-    def test_becomes_numbers_indicators_and_classes(self) -> None:
-        self.check(DataFrame(PEOPLE), DataFrame)
-
-    def test_of_each_library_that_is_here(self) -> None:
-        names = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
-        for library, make in names.items():
-            try:
-                module = importlib.import_module(library)
-            except ImportError:
-                continue
-            of = getattr(module, make)
-            frame = of(PEOPLE)
-            with self.subTest(library):
-                self.check(frame, of)
-                if library == "pandas":
-                    self.check(frame.astype({"city": "category", "age": "Int64"}), of)
-                if library == "polars":
-                    self.check(frame.with_columns(module.col("bmi").fill_nan(None)), of)
-
+class ATable(TableCase):
     def test_has_the_columns_that_are_asked_for(self) -> None:
         frame = DataFrame(PEOPLE)
         found = self.read(frame, label="ill", features=["smoker", "age"])["features"]
@@ -165,15 +123,6 @@ class ATable(TestCase):
         frame = type("DataFrame", (Levels,), {"__module__": "polars.of_a_test"})
         path = self.prepare(frame({"a": [1.0, 2.0, 3.0], "y": ["high", "low", "high"]}))
         self.assertEqual(_safetensors.metadata(path)["class_names"], '["low", "high", "highest"]')
-        np.testing.assert_array_equal(_safetensors.read(path)["labels"], [1, 0, 1])
-
-    @needs("polars")
-    def test_has_the_order_of_an_enumeration_of_polars(self) -> None:
-        import polars as pl
-
-        levels = pl.Series(["hi", "lo", "hi"], dtype=pl.Enum(["lo", "hi", "top"]))
-        path = self.prepare(pl.DataFrame({"a": [1.0, 2.0, 3.0], "y": levels}))
-        self.assertEqual(_safetensors.metadata(path)["class_names"], '["lo", "hi", "top"]')
         np.testing.assert_array_equal(_safetensors.read(path)["labels"], [1, 0, 1])
 
     def test_has_the_mean_of_its_training_rows_in_gaps(self) -> None:
@@ -238,9 +187,29 @@ class ATable(TestCase):
         for data, name in ((table, 'column "t"'), ((seconds[:, None], y), "column 0")):
             with self.assertWarnsRegex(UserWarning, f"{name}.*steps of 128"):
                 macaw.prepare(data, cache=self.folder)
+        parts = {"ann": (seconds[:30, None], y[:30]), "bob": (seconds[30:, None], y[30:])}
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            macaw.prepare(parts, cache=self.folder)
+        self.assertEqual(len(said), 1, "of all clients together")
+        self.assertIn("column 0 of x has numbers from 1700000000 to 1700000590", str(said[0]))
+        days = {"ann": (seconds[:, None], y), "bob": (seconds[:, None] - 1e8, y)}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             macaw.prepare(((seconds - seconds[0])[:, None], y), cache=self.folder)
+            macaw.prepare(days, cache=self.folder)
+
+    def test_looks_at_its_columns_once_for_all_clients(self) -> None:
+        rng = np.random.default_rng(1)
+        data = {f"c{n}": (rng.normal(1e9, n + 1, (3, 7)), [0, 1, 0]) for n in range(50)}
+        with mock.patch("macaw._spread.lost_of", return_value=None) as looked:
+            self.prepare(data)
+        self.assertEqual(looked.call_count, 7)
+        x = np.concatenate([x for x, _ in data.values()])
+        for column, call in enumerate(looked.call_args_list):
+            least, most, deviation, _ = call.args
+            self.assertEqual((least, most), (x[:, column].min(), x[:, column].max()))
+            self.assertAlmostEqual(deviation, x[:, column].std(), delta=1e-6)
 
     def test_warns_of_targets_that_float32_hardly_tells_apart(self) -> None:
         x = np.arange(60.0)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 import macaw
+from macaw import _data
+from macaw._columns import Columns
 from support import TestCase, needs, rows
 
 
@@ -33,6 +35,17 @@ class Warnings(TestCase):
         floats = (x, (y > 0).astype(np.float32))
         job = self.job("run", data=floats, partition=macaw.iid(20), model=["linear 1"])
         self.check(lambda: macaw.simulate(**job), "y is float and has 0.0 and 1.0 alone")
+
+    def test_of_segments_that_are_not_used(self) -> None:
+        texts = [{"input_ids": [5, 2, 9], "label": n % 2, "token_type_ids": [0, 1, 1]}
+                 for n in range(40)]  # fmt: skip
+        columns = Columns()
+        _data.prepared(texts, None, columns, self.folder)
+        self.assertIn("token_type_ids of the rows is not used", columns.warnings[0])
+        dropped = Columns()
+        dropped.take({"drop_columns": ["token_type_ids"]})
+        _data.prepared(texts, None, dropped, self.folder)
+        self.assertEqual((dropped.warnings, dropped.notes), ([], []))
 
     def test_of_rows_that_have_one_class(self) -> None:
         x, y = rows()
