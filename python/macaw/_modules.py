@@ -225,7 +225,6 @@ def forward(module: Any, x: Any) -> None:
         return
     with untouched(module), torch.no_grad():
         module.eval()
-        x = x.to(next(module.parameters()).device)
         try:
             if type(module) is torch.nn.Sequential:
                 for name, layer in module._modules.items():

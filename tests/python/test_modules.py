@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 
 import macaw
+from macaw import _module_keys, _safetensors
 from support import TestCase, needs, rows
 
 try:
@@ -238,6 +239,14 @@ class Modules(TestCase):
         trace = torch.jit.trace(net, torch.randn(4, 8), check_trace=False)
         with self.assertRaisesRegex(macaw.ModelError, r"1 is .*of a trace.*torch.jit.script"):
             self.run_of(trace)
+
+    def test_are_tried_on_rows_that_are_where_they_are(self) -> None:
+        for dtype in (np.float32, np.uint8, np.int32):
+            features = {"features": np.zeros((3, 8), dtype)}
+            file = _safetensors.write_by_content(self.folder, features, {})
+            settings = {"data.source": "prepared", "data.path": file}
+            x = _module_keys.example(settings, nn.Linear(8, 3, device="meta"))
+            self.assertEqual((x.device.type, list(x.shape)), ("meta", [2, 8]))
 
     def test_with_an_empty_parameter_are_refused_by_its_name(self) -> None:
         net = Tied()
