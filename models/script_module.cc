@@ -90,6 +90,31 @@ bool HasBatchNorm(const torch::jit::Block& block) {
   return false;
 }
 
+// Refuses norms that use the statistics of their batch whatever the module's mode, as a trace that
+// was made in training mode does: in evaluation, rows would depend on those beside them. What
+// stands behind a condition may be of one mode.
+void RefuseNormsThatAlwaysTrain(const torch::jit::Block& block) {
+  constexpr size_t kMean = 3, kTraining = 5;  // among the inputs of all of these
+  for (const torch::jit::Node* node : block.nodes()) {
+    if (node->kind() == c10::prim::If) continue;
+    for (const torch::jit::Block* inner : node->blocks()) RefuseNormsThatAlwaysTrain(*inner);
+    const absl::string_view kind = node->kind().toQualString();
+    const bool of_a_batch = kind == "aten::batch_norm" || kind == "aten::native_batch_norm" ||
+                            kind == "aten::_batch_norm_impl_index";
+    if (!of_a_batch && kind != "aten::instance_norm") continue;
+    const std::optional<c10::IValue> training = torch::jit::toIValue(node->input(kTraining));
+    if (!training.has_value() || !training->isBool() || !training->toBool()) continue;
+    // Without running statistics, a norm of an instance is the same in both modes.
+    if (!of_a_batch && node->input(kMean)->type()->kind() == c10::TypeKind::NoneType) continue;
+    throw std::invalid_argument(absl::StrCat(
+        "the scripted module has ", kind,
+        " with training = True in both modes, so that evaluation would use the statistics of the ",
+        of_a_batch ? "batch" : "row",
+        " and not the running ones: torch.jit.trace(net) keeps the mode in which it was made; "
+        "write torch.jit.script(net), which has both, or give the module itself from Python"));
+  }
+}
+
 }  // namespace
 
 struct ScriptModule::Module {
@@ -204,6 +229,7 @@ absl::StatusOr<ScriptContent> ReadScriptContent(const std::string& bytes) {
   try {
     torch::jit::Module script = Load(bytes);
     DrawFromTheRun(script);
+    RefuseNormsThatAlwaysTrain(*script.get_method("forward").graph()->block());
     const ScriptTensors named(script);
     ScriptContent content;
     for (const ScriptTensor& tensor : named.tensors()) {

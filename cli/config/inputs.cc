@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "cli/config/resolve.h"
 #include "core/digest.h"
 #include "core/files.h"
@@ -67,6 +68,21 @@ std::vector<std::string> PathsIn(const settings::Value& value) {
   return paths;
 }
 
+// The member "identity" of a JSON file that the word names: what Python says of the functions of
+// train= and loss= (python/macaw/_identity.py). "": it names no such file.
+std::string IdentityIn(const std::string& word) {
+  constexpr uint64_t kMostOfJson = 16 << 20;
+  std::error_code error;
+  if (!absl::EndsWith(word, ".json") || !fs::is_regular_file(word, error)) return "";
+  if (const uint64_t size = fs::file_size(word, error); error || size > kMostOfJson) return "";
+  const absl::StatusOr<std::string> text = ReadFile(word);
+  if (!text.ok()) return "";
+  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return "";
+  const auto found = json.find("identity");
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 }  // namespace
 
 std::vector<NamedInput> InputsOf(const Config& config) {
@@ -120,6 +136,10 @@ std::string InputDigests::Json(const Config& config) {
     }
     if (!digests.empty()) inputs[field.key] = digests;
   }
+  std::string functions;
+  for (const std::string& word : config.node.workers.backend.program.command)
+    functions += IdentityIn(word);
+  if (!functions.empty()) inputs["workers.command"] = functions;
   return inputs.dump();
 }
 

@@ -22,7 +22,8 @@ std::vector<NamedInput> InputsOf(const Config& config);
 class InputDigests {
  public:
   // A JSON object from key to digest: {"data.path": "3f2a91c4d0b75e16"}. Keys without a file here
-  // are left out.
+  // are left out. "workers.command" is there where it runs functions of Python's (train=, loss=),
+  // and is what Python says that they are, wherever their files lie.
   std::string Json(const Config& config);
   const std::string& Of(const std::string& path);  // DigestOfInput, of each path once
 

@@ -38,10 +38,11 @@ def left_out(
     gone = [name for name in had["metrics"] if name not in (metrics or {})]
     if gone:
         given = ", ".join(f'"{name}": …' for name in gone)
+        ends, them = ("ends", "it") if len(gone) == 1 else ("end", "them")
         notes.append(
-            f"the run had metrics= so far, and goes on without: {', '.join(gone)} ends here, and "
+            f"the run had metrics= so far, and goes on without: {', '.join(gone)} {ends} here, and "
             f"the model is the same. macaw.resume(…, model=net, metrics={{{given}}}) goes on with "
-            "it"
+            f"{them}"
         )
     if had["on_round"] is not None and on_round is None:
         notes.append(

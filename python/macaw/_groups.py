@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from . import _ending
+from . import _ending, _train
 from ._program import program
 from ._run import Run, columns_of_rows
 from ._safetensors import Array
+from ._settings import kept_table
 from .errors import ArgumentError, Error
 
 ALGORITHM = "algorithm.name"
+_COMMAND = "workers.command"  # its digest in `inputs` is that of train= or loss=
 # Sections whose keys mean something only beside the key that switches them on.
 _SEEDS = ("data.seed", "partition.seed", "model.seed")  # they follow run.seed by default
 _SWITCHES = {
@@ -165,6 +167,7 @@ def _set_differences(groups: Sequence[Group]) -> None:
 def _name_inputs(groups: Sequence[Group], settings: Sequence[dict[str, Any]]) -> None:
     """Puts digests behind the names of files that have one name and other contents."""
     inputs = [_inputs(group.runs[0]) if group.runs else {} for group in groups]
+    _name_functions(groups, settings, [files.get(_COMMAND) for files in inputs])
     for key in {key for each in inputs for key in each}:
         digests: dict[Any, set[str]] = {}
         for own, files in zip(settings, inputs):
@@ -172,6 +175,34 @@ def _name_inputs(groups: Sequence[Group], settings: Sequence[dict[str, Any]]) ->
         for own, files in zip(settings, inputs):
             if key in own and files.get(key) and len(digests[own[key]] - {""}) > 1:
                 own[key] = f"{own[key]} ({files[key][:8]})"
+
+
+def _name_functions(
+    groups: Sequence[Group], settings: Sequence[dict[str, Any]], digests: Sequence[str | None]
+) -> None:
+    """Puts the names of train= and loss= among the settings where these differ: "loss" is
+    "focal(gamma=2)", with a digest behind it where functions of one name differ."""
+    if len(set(digests)) < 2:
+        return
+    names = [_functions_of(group) for group in groups]
+    for own, named, digest in zip(settings, names, digests):
+        if digest is None:
+            continue
+        alike = {other for there, other in zip(names, digests) if there == named}
+        behind = f" ({digest[:8]})" if len(alike - {None}) > 1 else ""
+        own.update({role: f"{name}{behind}" for role, name in named.items()})
+        if not named:  # the cache of Python has been emptied
+            own["function"] = digest[:8]
+
+
+def _functions_of(group: Group) -> dict[str, Any]:
+    """{"loss": "focal(gamma=2)"}; {}: nothing says it any more."""
+    config = group.runs[0].folder / "config.toml" if group.runs else None
+    if config is None or not config.exists():
+        return {}
+    command = kept_table(config.read_text(), "workers").get("command")
+    named = _train.readable({_COMMAND: command})
+    return {} if _COMMAND in named else named
 
 
 def in_order(keys: Iterable[str]) -> list[str]:

@@ -16,16 +16,17 @@ from .errors import ConfigError
 
 
 def example(settings: Mapping[str, Any], module: Any) -> Any:
-    """Two rows as a module gets them; None where the data is not in memory."""
+    """Two rows as a module gets them, on its device; None where the data is not in memory."""
     import torch
 
     if settings.get("data.source") != "prepared" or "data.path" not in settings:
         return None
     x = np.array(_safetensors.read(Path(settings["data.path"]))["features"][:2])
+    device = next((p.device for p in module.parameters()), None)
     if x.dtype == np.int32:
-        return torch.from_numpy(x).long()
+        return torch.from_numpy(x).long().to(device)
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
-    return torch.from_numpy(x / (255 if x.dtype == np.uint8 else 1)).to(dtype)
+    return torch.from_numpy(x / (255 if x.dtype == np.uint8 else 1)).to(device, dtype)
 
 
 def dtype_of(

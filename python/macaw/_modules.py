@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +28,13 @@ def dtype_of(module: Any) -> str | None:
             )
         if not value.requires_grad:
             continue
+        if value.numel() == 0:
+            raise ModelError(
+                f"model: {name} has the shape {list(value.shape)}, so it is empty, and a run sends "
+                "parameters that have values: leave it out, or freeze it with "
+                "requires_grad_(False)",
+                key="model",
+            )
         _real(name, value, "freeze it with requires_grad_(False), or use two real parameters")
         trained += 1
         wide = wide or value.dtype == torch.float64
@@ -73,7 +81,15 @@ def refuse_odd(module: Any) -> None:
     """Refuses layers whose state a run does not keep from batch to batch."""
     for name, layer in module.named_modules():
         here = f"model: {name or 'it'} is {layer}"
-        if getattr(layer, "running_mean", None) is not None and layer.momentum is None:
+        has_statistics = getattr(layer, "running_mean", None) is not None
+        if has_statistics and not hasattr(layer, "momentum"):
+            raise ModelError(
+                f"{here}, of a trace, which keeps the mode in which it was made: training or "
+                "evaluation would be without its running statistics; give the module itself, or "
+                "torch.jit.script(net)",
+                key="model",
+            )
+        if has_statistics and layer.momentum is None:
             raise ModelError(
                 f"{here}: its running statistics depend on a count of batches, which a run does "
                 "not keep; use a momentum, such as momentum=0.1"
@@ -105,6 +121,20 @@ def refuse_odd(module: Any) -> None:
                 f"{here}: it draws random numbers in a way that no run can repeat; use "
                 "torch.nn.MaxPool2d, or train with a function of your own (train=fn)"
             )
+
+
+def copy_of(module: Any) -> Any:
+    """A deep copy, also of a module that keeps tensors which it computes from others, such as the
+    weights of torch.nn.utils.weight_norm: deepcopy refuses these, and forward makes them anew."""
+    import torch
+
+    memo = {
+        id(value): value.detach().clone()
+        for layer in module.modules()
+        for value in vars(layer).values()
+        if torch.is_tensor(value) and value.grad_fn is not None
+    }
+    return copy.deepcopy(module, memo)
 
 
 def dropping(module: Any) -> str | None:
@@ -195,7 +225,6 @@ def forward(module: Any, x: Any) -> None:
         return
     with untouched(module), torch.no_grad():
         module.eval()
-        x = x.to(next(module.parameters()).device)
         try:
             if type(module) is torch.nn.Sequential:
                 for name, layer in module._modules.items():

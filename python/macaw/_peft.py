@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from . import _model
+from . import _model, _modules
 from ._spaces import Space
 from .errors import ConfigError, ModelError
 
@@ -23,7 +23,7 @@ def with_adapters(model: Any, config: Any, seed: int) -> Any:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _wrapped(copy.deepcopy(model), config)
+        return _wrapped(_modules.copy_of(model), config)
 
 
 def _check(model: Any, config: Any) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _adapters, _ending, _kept, _model, _normalise, _own_rows, _safetensors
+from . import _adapters, _ending, _kept, _model, _modules, _normalise, _own_rows, _safetensors
 from ._json_rows import Row, rows_of
 from ._names import in_python
 from ._normalise import Normalisation
@@ -187,7 +186,7 @@ class Run:
                 "run.module() needs the module: the run was begun without one, or is opened from "
                 "its folder; give run.module(net)"
             )
-        made = copy.deepcopy(own)
+        made = _modules.copy_of(own)
         made.load_state_dict(self.model(module, best=best))
         return made.eval()
 
@@ -274,8 +273,20 @@ class Run:
         final = summary["final"]
         named = ("test_accuracy", "test_loss", "train_loss")
         shown = {name: final[name] for name in named if final.get(name) is not None}
-        metrics = "".join(f", {name} {value:.4f}" for name, value in shown.items())
+        rounds = _rounds_of(self.rows, shown)
+        texts = []
+        for name, value in shown.items():
+            earlier = rounds.get(name, summary["rounds"])
+            of = f" (round {earlier})" if earlier != summary["rounds"] else ""
+            texts.append(f", {name} {value:.4f}{of}")
+        metrics = "".join(texts)
         return f"<macaw.Run {self.folder}: {summary['end']}, {summary['rounds']} rounds{metrics}>"
+
+
+def _rounds_of(rows: Sequence[Row], names: Iterable[str]) -> dict[str, int]:
+    """The last round in which each column has a value: a run that was stopped between two
+    evaluations has the metrics of an earlier model."""
+    return {name: row["round"] for row in rows for name in names if row.get(name) is not None}
 
 
 def columns_of_rows(rows: Sequence[Row]) -> dict[str, _safetensors.Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
 import tempfile
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _model, _names, _own_rows, _safetensors, _trace
+from . import _model, _modules, _names, _own_rows, _safetensors, _trace
 from ._division import keep_their_rows
 from ._pairs import ADVICE, pairs_all
 from ._program import environment, program
@@ -50,7 +49,7 @@ class TestScores:
                 key="metrics",
             )
         self._metrics = metrics
-        self._module = copy.deepcopy(model.module).eval()
+        self._module = _modules.copy_of(model.module).eval()
         self._rows: tuple[Array, Array] | None = None
         self._tried = False
 

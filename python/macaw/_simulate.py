@@ -158,7 +158,8 @@ def simulate(
         texts are also a list of lists of tokens, or rows with ``input_ids``.
     test: rows of the central test set. Without them, ``data_options=dict(test_fraction=…)`` of
         all rows, a tenth by default. Clients of one's own (a dict, or ``client=``) keep their rows
-        unless it is given; ``client_test_fraction`` gives each client test rows of its own.
+        unless it is given, or other rows are set aside: ``client_test_fraction`` gives each client
+        test rows of its own, beside a central test set (``test_fraction=0``: none).
     features, label: columns of a table or a Hugging Face dataset; features may be a list.
     client: whose row it is: a column, or an array with a client's name a row.
     missing: what becomes of gaps in a table: "mean" or "indicator"; without it they are an error.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from . import _modules
@@ -15,6 +16,9 @@ _IN_PYTHON = (
     "train it in Python: loss=f, with f(outputs, y), keeps the steps of [local], and train=f, with "
     "f(model, rows, ctx), has its own"
 )
+
+# Of a doubt that no comparison on some rows settles.
+_BRANCH = "model: a trace keeps one branch"
 
 PREFIX = "macaw_net."  # of tensor names, where the module is inside one of ours
 
@@ -59,9 +63,29 @@ def holding_doubts(doubts: list[str]) -> Iterator[None]:
         yield
     for found in caught:
         if issubclass(found.category, torch.jit.TracerWarning):
-            doubts.append(str(found.message))
+            doubts.append(_doubt(found, Path(torch.__file__).parent))
         else:
             warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
+
+
+def is_of_a_branch(doubt: str) -> bool:
+    """Whether the doubt is that other rows may take another branch of forward."""
+    return doubt.startswith(_BRANCH)
+
+
+def _doubt(found: warnings.WarningMessage, torch_folder: Path) -> str:
+    """What is to say of a ``TracerWarning``. PyTorch's own layers look at shapes alone."""
+    text = str(found.message)
+    own = torch_folder not in Path(found.filename).parents
+    if not (own and text.startswith("Converting a tensor to a Python boolean")):
+        return text
+    return (
+        f"{_BRANCH}: forward decides at {Path(found.filename).name}:{found.lineno} by a tensor, "
+        "which is treated as a Python boolean of the two rows with which it was traced; all other "
+        "rows take the same branch, and the comparison with your module looks at a few rows alone. "
+        "If it decides by values, and not by shapes, write it with torch.where, or train it in "
+        "Python (loss=f)"
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -6,7 +6,6 @@ gets each client's rows from the worker.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import _files, _model, _source
+from . import _files, _identity, _model, _modules, _source
 from ._paths import Path_
 from ._settings import value_of
 from .errors import ConfigError, ModelError
@@ -99,6 +98,7 @@ def command(
     spec["package"] = getattr(sys.modules["__main__"], "__package__", None)
     spec["path"] = [os.path.abspath(path) for path in sys.path]
     spec["module"] = None if module is None else str(_pickled(module, cache))
+    spec["identity"] = _identity.identity_of(homes, module)
     text = json.dumps(spec, indent=1)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     home = homes.functions["loss" if loss is not None else "train"]
@@ -133,7 +133,7 @@ def _check(
 
 def _pickled(module: Any, cache: Path) -> Path:
     if any(tensor.is_cuda for tensor in (*module.parameters(), *module.buffers())):
-        module = copy.deepcopy(module).cpu()
+        module = _modules.copy_of(module).cpu()
     try:
         text = pickle.dumps(module)
     except Exception as error:

@@ -8,7 +8,6 @@ here they become what the function takes, and back.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import importlib
 import importlib.util
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _client, _trace, rules
+from . import _client, _modules, _trace, rules
 from ._context import Rows, TrainContext
 from ._pairs import ADVICE, pairs_all
 from ._safetensors import Array
@@ -240,6 +239,12 @@ class _Server:
                     f"the loss is {type(value).__name__}, and not a tensor of one number: return "
                     "the mean over the batch"
                 )
+            if not value.requires_grad:
+                raise TypeError(
+                    f"the loss {self._spec['loss']['name']} returned a number without a gradient: "
+                    "compute it from the outputs by operations of PyTorch, without detach(), "
+                    "item(), NumPy or torch.no_grad()"
+                )
             value.backward()
             if clip > 0 and before:
                 self._torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
@@ -339,7 +344,7 @@ class _Server:
         """As it was given: whatever a function leaves on a copy is gone with it."""
         if next(iter(weights.values())).dtype == np.float64:  # run.dtype
             self._module = self._module.double()
-        return copy.deepcopy(self._module)
+        return _modules.copy_of(self._module)
 
     def _places(self, module: Any) -> dict[str, Any]:
         return {**dict(module.named_parameters()), **dict(module.named_buffers())}

@@ -149,8 +149,11 @@ bool RoundEngine::MoveOnWithoutClients() {
   if (!counts || policy_.GoesOnAfterLost(lost_rounds_ + 1, LastRound() - options_.completed))
     return true;
   Fail(absl::AbortedError(
-      lost_rounds_ == 0 ? what
-                        : absl::StrCat(what, " (as in the ", lost_rounds_, " rounds before)")));
+      lost_rounds_ == 0
+          ? what
+          : absl::StrCat(what, " (as in the ",
+                         lost_rounds_ == 1 ? "round" : absl::StrCat(lost_rounds_, " rounds"),
+                         " before)")));
   return false;
 }
 

@@ -128,6 +128,22 @@ TEST(Inputs, AreNamedByTheirKeys) {
             absl::StrCat(R"({"data.path":")", DigestOfInput(rows), R"("})"));
 }
 
+TEST(Inputs, HaveWhatPythonSaysOfItsFunctions) {
+  const testing_support::TemporaryFolder folder;
+  const auto inputs = [&](const std::string& name, const std::string& text) {
+    const std::string command = absl::StrCat("workers.command=[\"python3\", \"-c\", \"main()\", \"",
+                                             folder.Write(name, text), "\"]");
+    const auto config = Parse(kMinimal, {"workers.backend=process", command});
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? InputDigests().Json(*config) : "";
+  };
+  EXPECT_EQ(inputs("a.json", R"({"path": ["/here"], "identity": "0123456789abcdef"})"),
+            R"({"workers.command":"0123456789abcdef"})");
+  for (const char* other : {"", "[]", "{", R"({"identity": 3})", R"({"path": []})"})
+    EXPECT_EQ(inputs("b.json", other), "{}") << other;
+  EXPECT_EQ(inputs("c.py", R"({"identity": "0123456789abcdef"})"), "{}");
+}
+
 TEST(DefaultOf, KnowsKeysAndParameters) {
   const sdk::Catalogue catalogue = TestCatalogue();
   EXPECT_EQ(DefaultOf("local.lr", catalogue.algorithms()), "0.1");

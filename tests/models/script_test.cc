@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/digest.h"
 #include "core/safetensors.h"
@@ -158,6 +159,45 @@ TEST_F(Script, WhatCannotBeTrainedIsRefusedWithTheReason) {
 
   EXPECT_THAT(ReadScriptContent("no zip archive").status().message(),
               HasSubstr("does not read it as a scripted module"));
+}
+
+// As in a trace that was made in training mode; a condition may choose between two traces.
+TEST_F(Script, ANormThatTrainsInBothModesIsRefused) {
+  const auto with = [](const std::string& name, const std::string& body) {
+    WrittenScript net(name);
+    net.Parameter("weight", torch::ones({kIn}));
+    net.Buffer("running_mean", torch::zeros({kIn})).Buffer("running_var", torch::ones({kIn}));
+    net.Training();
+    net.Define(absl::StrCat("    x = torch.flatten(x, 1)\n", body));
+    return net;
+  };
+  const std::string call =
+      "torch.batch_norm(x, self.weight, None, self.running_mean, "
+      "self.running_var, ";
+  const std::string trains = absl::StrCat(call, "True, 0.1, 1e-05, False)\n");
+  EXPECT_THAT(Refusal(with("AlwaysTrains", absl::StrCat("    return ", trains))),
+              AllOf(HasSubstr("aten::batch_norm with training = True in both modes"),
+                    HasSubstr("statistics of the batch"), HasSubstr("torch.jit.script(net)")));
+  WrittenScript outer("AroundOneThatTrains");
+  outer.Inner("net", with("InnerTrains", absl::StrCat("    return ", trains)));
+  outer.Define("    return self.net.forward(x)\n");
+  EXPECT_THAT(Refusal(outer), HasSubstr("aten::batch_norm with training = True"));
+  const auto instance = [&](const std::string& name, const std::string& statistics) {
+    return Refusal(with(name, absl::StrCat("    return torch.instance_norm(x.unsqueeze(2), None, "
+                                           "None, ",
+                                           statistics, ", True, 0.1, 1e-05, False)\n")));
+  };
+  EXPECT_THAT(instance("InstanceTrains", "self.running_mean, self.running_var"),
+              HasSubstr("statistics of the row"));
+  EXPECT_EQ(instance("InstanceAlone", "None, None"), "");
+
+  EXPECT_EQ(Refusal(with("NeverTrains",
+                         absl::StrCat("    return ", call, "False, 0.1, 1e-05, False)\n"))),
+            "");
+  EXPECT_EQ(Refusal(with("TwoModes", absl::StrCat("    if self.training:\n        return ", trains,
+                                                  "    return x\n"))),
+            "");
+  EXPECT_EQ(Refusal(WrittenNet(kIn, kWidth, kOut)), "");
 }
 
 TEST_F(Script, AnotherModuleThanTheRunsIsRefused) {

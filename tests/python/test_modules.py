@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 
 import macaw
+from macaw import _module_keys, _safetensors
 from support import TestCase, needs, rows
 
 try:
@@ -205,22 +206,63 @@ class Modules(TestCase):
         for make in (zoo.TwoModes, zoo.UnscriptableNorm):
             self.takes(make, "traced in both modes")
 
+    def doubts_of(self, net: Any, **more: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.run_of(net, **more)
+        return [str(warning.message) for warning in caught]
+
     def test_that_are_traced_are_doubted_only_where_they_are_not_compared(self) -> None:
-        class Branches(zoo.Unscriptable):
+        class Counts(zoo.Unscriptable):
             def forward(self, x: Any) -> Any:
                 warnings.warn("the module's own", stacklevel=1)
-                return super().forward(x) if bool(x.abs().sum() >= 0) else x
+                return super().forward(x * int(x.abs().sum() >= 0))
 
-        def said(**more: Any) -> list[str]:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                self.run_of(Branches(), **more)
-            return [str(warning.message) for warning in caught]
-
-        compared, alone = said(), said(check_model=False)
-        self.assertFalse([text for text in compared if "Python boolean" in text], compared)
-        self.assertEqual(len([text for text in alone if "Python boolean" in text]), 1, alone)
+        compared, alone = self.doubts_of(Counts()), self.doubts_of(Counts(), check_model=False)
+        self.assertFalse([text for text in compared if "Python integer" in text], compared)
+        self.assertEqual(len([text for text in alone if "Python integer" in text]), 1, alone)
         self.assertIn("the module's own", compared)
+
+    def test_that_branch_on_values_are_doubted_also_where_they_are_compared(self) -> None:
+        class Branches(zoo.Unscriptable):  # no row that is compared takes the other branch
+            def forward(self, x: Any) -> Any:
+                return super().forward(x) if bool(x.abs().max() < 1e6) else x
+
+        for more in ({}, {"check_model": False}):
+            said = [text for text in self.doubts_of(Branches(), **more) if "Python boolean" in text]
+            self.assertEqual(len(said), 1, said)
+            self.assertRegex(said[0], r"one branch: forward decides at test_modules.py:\d+ by")
+            self.assertIn("torch.where", said[0])
+
+    def test_that_were_traced_by_hand_with_a_norm_are_told_the_way(self) -> None:
+        net = nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+        trace = torch.jit.trace(net, torch.randn(4, 8), check_trace=False)
+        with self.assertRaisesRegex(macaw.ModelError, r"1 is .*of a trace.*torch.jit.script"):
+            self.run_of(trace)
+
+    def test_are_tried_on_rows_that_are_where_they_are(self) -> None:
+        for dtype in (np.float32, np.uint8, np.int32):
+            features = {"features": np.zeros((3, 8), dtype)}
+            file = _safetensors.write_by_content(self.folder, features, {})
+            settings = {"data.source": "prepared", "data.path": file}
+            x = _module_keys.example(settings, nn.Linear(8, 3, device="meta"))
+            self.assertEqual((x.device.type, list(x.shape)), ("meta", [2, 8]))
+
+    def test_with_an_empty_parameter_are_refused_by_its_name(self) -> None:
+        net = Tied()
+        net.none = nn.Parameter(torch.zeros(0, 3))
+        with self.assertRaisesRegex(macaw.ModelError, r"none has the shape \[0, 3\].*leave it out"):
+            self.run_of(net)
+
+    def test_whose_weights_are_computed_from_others_are_copied(self) -> None:
+        net = nn.Sequential(nn.utils.weight_norm(nn.Linear(8, 5)), nn.ReLU(), nn.Linear(5, 3))
+        x, y = rows(50, seed=2)
+        run = self.run_of(net, test=(x, y), evaluation={"every": 1},
+                          metrics={"own": lambda y, scores: (scores.argmax(1) == y).mean()})
+        np.testing.assert_allclose(run.metrics["own"], run.metrics["test_accuracy"], atol=1e-6)
+        with torch.no_grad():
+            loss = functional.cross_entropy(run.module()(torch.from_numpy(x)), torch.from_numpy(y))
+        self.assertAlmostEqual(run.rows[-1]["test_loss"], loss.item(), places=5)
 
     def test_of_tokens_are_trained_as_in_pytorch(self) -> None:
         class Bag(nn.Module):

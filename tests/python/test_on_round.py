@@ -364,6 +364,22 @@ class OwnMetrics(TestCase):
         self.assertEqual([value is None for value in seen], [True, False, True, False])
         self.assertEqual(np.isnan(run.metrics["own"]).tolist(), [True, False, True, False])
 
+    def test_that_end_together_are_told_of_in_the_plural(self) -> None:
+        text = json.dumps({"on_round": None, "metrics": ["f1", "own"], "told": 2})
+        (self.folder / "callbacks.json").write_text(text)
+        note = macaw._callback.left_out(self.folder, None, None)[0]
+        self.assertRegex(note, "f1, own end here, .*goes on with them$")
+
+    def test_of_a_stop_between_evaluations_say_of_which_round_they_are(self) -> None:
+        job = self.job("run", evaluation={"every": 2}, rounds=4,
+                       on_round=lambda run: run.round < 3)  # fmt: skip
+        run = macaw.simulate(**job)
+        self.assertRegex(repr(run), r"stopped, 3 rounds, test_accuracy [\d.]+ \(round 2\), .*")
+        self.assertRegex(repr(run), r"train_loss [\d.]+>")
+        whole = macaw.simulate(**self.job("whole", evaluation={"every": 2}, rounds=3))
+        self.assertNotIn("(round", repr(whole))
+        self.assertEqual(run.digest, whole.digest)
+
     def test_that_cannot_be_are_refused(self) -> None:
         for changes in (
             {"metrics": ["f1"]}, {"metrics": {"f1": "f1"}},
@@ -401,7 +417,8 @@ class OwnMetrics(TestCase):
         run = macaw.simulate(**self.job("run", model=self.net(), metrics={"own": self.accuracy}))
         other = {"other": self.accuracy}
         for metrics, model in ((None, None), (other, self.net())):
-            with self.assertWarnsRegex(UserWarning, "own ends here, and the model is the same"):
+            said = "own ends here, and the model is the same.*goes on with it$"
+            with self.assertWarnsRegex(UserWarning, said):
                 rounds = run.summary["rounds"] + 1
                 run = macaw.resume(run, rounds=rounds, metrics=metrics, model=model)
         self.assertEqual([row.get("own") is None for row in run.rows], [False] * 4 + [True] * 2)

@@ -303,6 +303,23 @@ class AModule(TrainCase):
                               data=(x, y.astype(np.float32)), partition=macaw.iid(20))  # fmt: skip
         self.assertGreater(targets.rows[-1]["test_mae"], 0)
 
+    def test_has_a_loss_with_a_gradient(self) -> None:
+        error = self.refusal(macaw.TrainError, train=None, model=self.net(), loss=own.detached)
+        self.assertIn("the loss detached returned a number without a gradient", str(error))
+
+    def test_by_other_losses_is_another_configuration(self) -> None:
+        def run_by(name: str, loss: Any, **more: Any) -> macaw.Run:
+            return self.run_of(name, None, model=self.net(), loss=loss, **more)
+
+        first = run_by("first", own.cross_entropy)
+        seed = run_by("seed", own.cross_entropy, seed=5)
+        twice = run_by("twice", functools.partial(own.cross_entropy, factor=2.0))
+        identities = [run.summary["inputs"]["workers.command"] for run in (first, seed, twice)]
+        self.assertEqual(identities[0], identities[1])
+        self.assertNotEqual(identities[0], identities[2])
+        table = macaw.to_latex([first, seed, twice], "test_loss")
+        self.assertRegex(table, r"(?s)loss.*cross\\_entropy &.*cross\\_entropy\(factor=2.0\) &")
+
     def test_is_trained_by_hand_as_by_a_loss(self) -> None:
         by_hand = self.run_of("hand", own.train_module, model=self.net())
         by_loss = self.run_of("loss", None, model=self.net(), loss=own.cross_entropy)

@@ -164,6 +164,22 @@ TEST_F(Waits, ANodeThatNeverAsksIsNotWaitedForAndOneNodesWordLosesRoundsWithoutE
   for (const log::RoundLost& round : lost) EXPECT_EQ(round.alone, "a");
 }
 
+TEST_F(Waits, ARunWhoseTwoRoundsWereLostSaysThatTheOneBeforeWasToo) {
+  StartShared({.run = TestRun(3), .limits = {.lost_rounds = 2}}, "planned_stealing");
+  for (int turn = 0; turn < 600 && !engine_->ended.has_value(); ++turn) {
+    bool idle = true;
+    for (const char* node : {"a", "b"}) {
+      const fleet::LeaseReply lease = Ask(node);
+      if (lease.next != fleet::Next::kWork) continue;
+      idle = false;
+      Commit(node, lease, /*fails=*/true);
+    }
+    if (idle) Pass(kLease, {"a", "b"});
+  }
+  EXPECT_THAT(std::string(engine_->error.message()),
+              testing::EndsWith(" (as in the round before)"));
+}
+
 class WaitsUnder : public Waits, public testing::WithParamInterface<std::string> {};
 
 TEST_P(WaitsUnder, ANodeThatIsHeardAndNeverAsksHoldsNothingUp) {
