@@ -26,7 +26,9 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::ExpectTheSameBytesForAnyWorkers;
+using testing_support::Pauses;
 using testing_support::Plus;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RoundDone;
 using testing_support::RunMacaw;
 using testing_support::RunProgram;
@@ -74,20 +76,20 @@ TEST_P(Contribution, IsTheSameForAnyWorkersAndInAReplay) {
 
 // From a checkpoint, and in the middle of a round.
 TEST_P(Contribution, IsTheSameAfterKills) {
-  const Settings settings = Plus(Plus(kLeavingOut, GetParam().settings),
-                                 {"evaluation.leave_one_out=1", "run.rounds=6",
-                                  "emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const Settings settings =
+      Plus(Plus(kLeavingOut, GetParam().settings), {"evaluation.leave_one_out=1", "run.rounds=14"});
   const std::string config = WriteConfig("kill");
   Simulation whole("whole", WithSettings(config, settings));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
   for (const Settings& durability :
        {Settings{"run.checkpoint_every=2"},
         Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
-    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
+    Simulation killed("killed",
+                      WithSettings(config, Plus(Plus(settings, durability), Pauses("0.3"))));
     ASSERT_TRUE(killed.WaitForEvent(RoundDone(2)));
     killed.Signal(SIGKILL);
-    killed.Wait();
-    Simulation resumed("resumed", {"--resume", killed.folder()});
+    EXPECT_EQ(killed.Wait(), 128 + SIGKILL) << killed.output();
+    Simulation resumed("resumed", ResumeWithoutPauses(killed));
     ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
     EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
     EXPECT_EQ(ContributionsOf(resumed), ContributionsOf(whole)) << durability.back();
@@ -159,19 +161,19 @@ TEST_P(Unlearning, IsTheSameForAnyWorkersAndInAReplay) {
 }
 
 TEST_P(Unlearning, IsTheSameAfterKills) {
-  const Settings settings = Plus(Plus(kUnlearning, GetParam().settings),
-                                 {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const Settings settings = Plus(Plus(kUnlearning, GetParam().settings), {"run.rounds=15"});
   const std::string config = WriteConfig("kill");
   Simulation whole("whole", WithSettings(config, settings));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
   for (const Settings& durability :
        {Settings{"run.checkpoint_every=2"},
         Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
-    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
+    Simulation killed("killed",
+                      WithSettings(config, Plus(Plus(settings, durability), Pauses("0.3"))));
     ASSERT_TRUE(killed.WaitForEvent(RoundDone(3)));
     killed.Signal(SIGKILL);
-    killed.Wait();
-    Simulation resumed("resumed", {"--resume", killed.folder()});
+    EXPECT_EQ(killed.Wait(), 128 + SIGKILL) << killed.output();
+    Simulation resumed("resumed", ResumeWithoutPauses(killed));
     ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
     EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
     EXPECT_EQ(UnlearnedOf(resumed), UnlearnedOf(whole)) << durability.back();

@@ -24,7 +24,9 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::ExpectTheSameBytesForAnyWorkers;
+using testing_support::Pauses;
 using testing_support::Plus;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RoundDone;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
@@ -73,22 +75,23 @@ TEST_P(Learning, GivesTheSameBytesForAnyWorkersAndInAReplay) {
 
 // From a checkpoint, and in the middle of a round.
 TEST_P(Learning, GoesOnAfterKills) {
-  const Settings settings =
-      Plus(GetParam().settings, {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const Settings settings = Plus(GetParam().settings, {"run.rounds=20"});
   const std::string config = WriteConfig("kill");
   Simulation whole("whole", WithSettings(config, settings));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
   for (const Settings& durability :
        {Settings{"run.checkpoint_every=2"},
         Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
-    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
+    Simulation killed("killed",
+                      WithSettings(config, Plus(Plus(settings, durability), Pauses("0.2"))));
     ASSERT_TRUE(killed.WaitForEvent(RoundDone(3)));
     killed.Signal(SIGKILL);
-    killed.Wait();
+    EXPECT_EQ(killed.Wait(), 128 + SIGKILL) << killed.output();
     Simulation first("first", {"--resume", killed.folder()});
-    if (first.WaitForEvent(RoundDone(5))) first.Signal(SIGKILL);
-    first.Wait();
-    Simulation resumed("resumed", {"--resume", killed.folder()});
+    ASSERT_TRUE(first.WaitForEvent(RoundDone(5)));
+    first.Signal(SIGKILL);
+    EXPECT_EQ(first.Wait(), 128 + SIGKILL) << first.output();
+    Simulation resumed("resumed", ResumeWithoutPauses(killed));
     ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
     EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
   }
