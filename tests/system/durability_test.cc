@@ -101,9 +101,9 @@ TEST(Durability, ARunThatHasLostTheRowOfAClosedRoundGoesBackToItsCheckpoint) {
                                  {"--set", "emulation.pause_probability=0", "--set",
                                   "server.durability=commit", "--set", "evaluation.every=1"}));
   ASSERT_EQ(begun.Wait(), 0) << begun.output();
-  Simulation killed(
-      "killed", {"--resume", begun.folder(), "--rounds", "24", "--set", "run.checkpoint_every=100",
-                 "--set", "emulation.pause_probability=1"});
+  Simulation killed("killed", {"--resume", begun.folder(), "--rounds", "24", "--set",
+                               "run.checkpoint_every=100", "--set", "emulation.pause_probability=1",
+                               "--set", "emulation.pause_seconds=0.05"});
   ASSERT_TRUE(killed.WaitForEvent(RoundDone(7)));
   killed.Signal(SIGKILL);
   EXPECT_EQ(killed.Wait(), 128 + SIGKILL) << killed.output();

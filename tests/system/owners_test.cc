@@ -164,7 +164,7 @@ pid_t WorkerOf(const Simulation& simulation, const std::string& owner) {
 void LoseTheStatesOfOneOwner(const std::string& store) {
   Simulation run(store, {WriteConfig(store),
                          "--rounds",
-                         "20",
+                         "16",
                          "--owners",
                          "4",
                          "--processes",
@@ -214,7 +214,7 @@ void LoseTheStatesOfOneOwner(const std::string& store) {
   const testing_support::Printed replay = RunMacaw("replay " + run.folder() + " --out " + again +
                                                    " --set emulation.pause_probability=0");
   EXPECT_EQ(replay.exit, 0) << replay.text;
-  EXPECT_NE(replay.text.find("same       20 rounds, and the same model: " + run.digest()),
+  EXPECT_NE(replay.text.find("same       16 rounds, and the same model: " + run.digest()),
             std::string::npos)
       << replay.text;
   const auto summary = nlohmann::json::parse(*ReadFile(again + "/summary.json"));
@@ -232,7 +232,7 @@ TEST(OwnersFault, AnOwnerWhoseStatesAreGoneFromItsDiskGoesOnWithoutAndTheRunIsRe
 void CloseARoundWithoutAStoppedOwner(const std::string& setting) {
   Simulation run("deadline", {WriteConfig("deadline"),
                               "--rounds",
-                              "30",
+                              "20",
                               "--owners",
                               "4",
                               "--set",
@@ -270,7 +270,7 @@ void CloseARoundWithoutAStoppedOwner(const std::string& setting) {
   const testing_support::Printed replay = RunMacaw("replay " + run.folder() + " --out " + again +
                                                    " --set emulation.pause_probability=0");
   EXPECT_EQ(replay.exit, 0) << replay.text;
-  EXPECT_NE(replay.text.find("same       30 rounds, and the same model: " + run.digest()),
+  EXPECT_NE(replay.text.find("same       20 rounds, and the same model: " + run.digest()),
             std::string::npos)
       << replay.text;
   const auto summary = nlohmann::json::parse(*ReadFile(again + "/summary.json"));

@@ -91,11 +91,11 @@ uint32_t OpenRound(const Simulation& run) {
 
 // Each is killed once the first of five clients has counted, of daef's rounds in the second phase.
 TEST_P(SumsKilled, AServerOrWorkerThatIsKilledInARoundChangesNothing) {
-  const std::string undisturbed = Undisturbed({"run.rounds=12"});
+  const std::string undisturbed = Undisturbed({"run.rounds=10"});
   for (const char* program : {"macaw-server", "macaw-worker"}) {
     SCOPED_TRACE(program);
     Simulation run(program,
-                   WithSettings(config_, Slowly({"run.rounds=12", "server.durability=commit"}),
+                   WithSettings(config_, Slowly({"run.rounds=10", "server.durability=commit"}),
                                 {"--processes", "2", "--slots", "1"}));
     int killed = 0;
     for (uint32_t round = 1; killed < 3; round = std::max(round + 1, OpenRound(run))) {
@@ -159,7 +159,7 @@ TEST_P(SumsKilled, OwnersThatAreKilledComeBackAndChangeNothing) {
 // A phase closes without it, and so do those that follow.
 TEST_P(SumsKilled, ARoundClosesWithoutAStoppedOwnerAndIsReplayed) {
   Simulation run("deadline", WithSettings(config_,
-                                          Slowly({"cohort.size=11", "run.rounds=20",
+                                          Slowly({"cohort.size=11", "run.rounds=14",
                                                   "emulation.pause_seconds=0.4", "round.deadline=3",
                                                   "round.quorum=0.2", "round.present_within=60"}),
                                           {"--owners", "12"}));
@@ -175,7 +175,7 @@ TEST_P(SumsKilled, ARoundClosesWithoutAStoppedOwnerAndIsReplayed) {
   const auto replay = RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", run.folder(),
                                             "-again --set emulation.pause_probability=0"));
   EXPECT_EQ(replay.exit, 0) << replay.text;
-  EXPECT_THAT(replay.text, HasSubstr("same       20 rounds, and the same model: " + run.digest()));
+  EXPECT_THAT(replay.text, HasSubstr("same       14 rounds, and the same model: " + run.digest()));
 }
 
 // Devices that enrol and train over TLS; one is killed and enrols again.
