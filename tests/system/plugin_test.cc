@@ -173,7 +173,7 @@ MACAW_PLUGIN("outside", "1", Contribute)
                          {"scaffold", {"--set", R"(update.codec=["acpsgd 2"])"}},
                          {"mime", {"--set", R"(update.codec=["topk 0.1", "bits 8"])"}}}) {
     SCOPED_TRACE(absl::StrCat(rule, " ", same.empty() ? "" : same.back()));
-    const auto run = [&](const std::string& name, std::vector<std::string> more) {
+    const auto run = [&, &same = same](const std::string& name, std::vector<std::string> more) {
       more.insert(more.begin(), config);
       more.insert(more.end(), same.begin(), same.end());
       more.insert(more.end(), {"--set", absl::StrCat("algorithm.name=", name)});
