@@ -15,9 +15,6 @@
 namespace macaw::wire {
 namespace {
 
-// A worker with the smallest rounds makes some hundred calls a second over TLS.
-constexpr Allowance kCallsOfName{.every = std::chrono::microseconds(500), .burst = 10'000};
-
 // How often certificates that run out are looked for.
 constexpr Duration kLookEvery = std::chrono::minutes(1);
 
@@ -124,9 +121,11 @@ std::string NameIn(const grpc::AuthContext& connection) {
   return PropertyOf(connection, GRPC_X509_CN_PROPERTY_NAME);
 }
 
-Gate::Gate(identity::Authority& authority, identity::Audit* audit, const GuardLimits& limits)
+Gate::Gate(identity::Authority& authority, identity::Audit* audit, const GuardLimits& limits,
+           const Allowance& calls_of_name)
     : authority_(authority),
       audit_(audit),
+      calls_of_name_(calls_of_name),
       guard_(
           limits,
           [this](absl::string_view address, absl::string_view why) {
@@ -167,12 +166,12 @@ absl::StatusOr<fleet::CallerPtr> Gate::Admit(const grpc::AuthContext& connection
   {
     absl::MutexLock lock(&mutex_);
     MACAW_ASSIGN_OR_RETURN(Known* const known, Find(connection));
-    if (known->calls.Take(kCallsOfName, SteadyClock().Now())) return known->caller;
+    if (known->calls.Take(calls_of_name_, SteadyClock().Now())) return known->caller;
     caller = known->caller;
   }
   const std::string why =
       absl::StrCat("\"", caller->node, "\" makes more than ",
-                   std::chrono::seconds(1) / kCallsOfName.every, " calls a second");
+                   std::chrono::seconds(1) / calls_of_name_.every, " calls a second");
   guard_.CutWhere([&](const std::string& name, const std::string&) {
     return name == caller->node ? why : std::string();
   });

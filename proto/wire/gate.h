@@ -16,6 +16,7 @@
 #include "identity/authority.h"
 #include "proto/fleet/caller.h"
 #include "proto/wire/connection_guard.h"
+#include "proto/wire/remote.h"
 
 namespace macaw::wire {
 
@@ -24,7 +25,8 @@ namespace macaw::wire {
 class Gate {
  public:
   // Both must outlive the gate; `audit` may be null.
-  Gate(identity::Authority& authority, identity::Audit* audit, const GuardLimits& limits = {});
+  Gate(identity::Authority& authority, identity::Audit* audit, const GuardLimits& limits = {},
+       const Allowance& calls_of_name = kCallsOfName);
 
   // The caller of a connection, or why its certificate (or the lack of one) is not believed. Asked
   // at each call: a certificate may be revoked, or run out, while the connection lives.
@@ -57,6 +59,7 @@ class Gate {
 
   identity::Authority& authority_;
   identity::Audit* const audit_;
+  const Allowance calls_of_name_;
   absl::Mutex mutex_;
   // A caller for each grant, made once: an owner may have a million names.
   absl::flat_hash_map<std::string, std::unique_ptr<Known>> callers_ ABSL_GUARDED_BY(mutex_);

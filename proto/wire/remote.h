@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -7,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/token_bucket.h"
 #include "identity/node_files.h"
 #include "proto/fleet/link.h"
 #include "proto/wire/download_turns.h"
@@ -22,6 +24,10 @@ struct Invite;
 namespace macaw::wire {
 
 class Listener;
+
+// How many calls one caller may make. A worker with the smallest rounds makes some hundred calls a
+// second over TLS.
+inline constexpr Allowance kCallsOfName{.every = std::chrono::microseconds(500), .burst = 10'000};
 
 // "unix:/path/to/socket" or "host:port" (":0" picks a free port).
 struct ServerOptions {
@@ -48,6 +54,8 @@ struct ServerOptions {
   // address may be served.
   identity::Authority* authority = nullptr;
   identity::Audit* audit = nullptr;  // told of every refused call, if there is an authority
+  // Calls of one certificate's name. Beyond: its connections are cut.
+  Allowance calls_of_name = kCallsOfName;
   // Over TCP: a folder for uploads that are not complete, so that the next server with this folder
   // continues with them. "": they are in memory only.
   std::string partial_uploads;

@@ -99,7 +99,8 @@ absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOpti
                                                                 fleet::FleetHandler& handler) {
   std::shared_ptr<Gate> gate;
   if (options.authority != nullptr && UsesTls(listener->address()))
-    gate = std::make_shared<Gate>(*options.authority, options.audit);
+    gate = std::make_shared<Gate>(*options.authority, options.audit, GuardLimits{},
+                                  options.calls_of_name);
   std::unique_ptr<PartialFiles> partials;
   if (!options.partial_uploads.empty() && !IsPrivate(options.listen)) {
     MACAW_ASSIGN_OR_RETURN(partials,

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/config/writer.h"
 #include "core/files.h"
+#include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 
 namespace macaw::cli {
@@ -422,17 +423,19 @@ TEST(Config, StartsRelativePathsOfOverridesAtTheCurrentFolder) {
 // The effective file has the groups themselves. Other columns are ignored, and clients without a
 // group are in none.
 TEST(Config, TakesGroupsOfClientsFromATable) {
-  const std::string folder = testing::TempDir();
+  const testing_support::TemporaryFolder folder;
   const auto write = [&](const char* text) {
-    ASSERT_TRUE(AtomicWriteFile(folder + "/groups.csv", text).ok());
+    ASSERT_TRUE(AtomicWriteFile(folder / "groups.csv", text).ok());
   };
   const std::string text = absl::StrCat(
       kMinimal, "[evaluation]\nclients = true\ngroups = [\"a=x*\", \"@groups.csv\"]\n");
   write("region;client;group\n1;c 1;b\n2;\"c;2\";a\n2;c3;\n");
-  const Config config = *Parse(text, {}, folder);
+  const Config config = *Parse(text, {}, folder.path());
   EXPECT_THAT(config.run.evaluation.groups, ElementsAre("a=x*", "b=c 1", "a=c;2"));
   EXPECT_EQ(Parse(EffectiveToml(config))->run.evaluation.groups, config.run.evaluation.groups);
-  const auto refusal = [&] { return std::string(Parse(text, {}, folder).status().message()); };
+  const auto refusal = [&] {
+    return std::string(Parse(text, {}, folder.path()).status().message());
+  };
   write("client,kind\nc1,a\n");
   EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("groups.csv:1"), HasSubstr("\"group\"")));
   write("client,group\nc1,a\nc2\n");
@@ -445,7 +448,7 @@ TEST(Config, TakesGroupsOfClientsFromATable) {
   EXPECT_THAT(refusal(), HasSubstr("groups.csv:2"));
   write("");
   EXPECT_THAT(refusal(), HasSubstr("groups.csv is empty"));
-  std::filesystem::remove(folder + "/groups.csv");
+  std::filesystem::remove(folder / "groups.csv");
   EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("evaluation.groups"), HasSubstr("groups.csv")));
 }
 

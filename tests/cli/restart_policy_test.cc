@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/child.h"
 #include "core/files.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::cli {
 namespace {
@@ -58,7 +59,8 @@ TEST(RestartPolicy, GivesUpOnAWorkerThatTakesAMinuteToDie) {
 }
 
 TEST(LastErrorLine, PrefersAnErrorToWhatCameAfterIt) {
-  const std::string log = ::testing::TempDir() + "/last_error.log";
+  const testing_support::TemporaryFolder folder;
+  const std::string log = folder / "last_error.log";
   ASSERT_TRUE(AtomicWriteFile(log, "one\nx: error: two\nthree\n\n").ok());
   EXPECT_EQ(LastErrorLine(log), "x: error: two");
   EXPECT_EQ(LastErrorLine(log, 4), "x: error: two");

@@ -34,9 +34,8 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string TempPath(const std::string& name) {
-  const std::string folder = testing::TempDir() + "/macaw_files_test";
-  std::filesystem::create_directories(folder);
-  return folder + "/" + name;
+  static const testing_support::TemporaryFolder folder;  // of this process
+  return folder / name;
 }
 
 TEST(FileError, NamesThePathAndTheReason) {

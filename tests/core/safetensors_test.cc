@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/clock.h"
 #include "core/random.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw {
 namespace {
@@ -27,7 +28,8 @@ FlatVector TestModel() {
 }
 
 TEST(Safetensors, AModelComesBackBitForBit) {
-  const std::string path = testing::TempDir() + "/model.safetensors";
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder / "model.safetensors";
   const FlatVector model = TestModel();
   ASSERT_TRUE(WriteModel(path, model.view(), {{"round", "3"}}).ok());
   const absl::StatusOr<FlatVector> back = ReadModel(path, TestLayout());
@@ -50,7 +52,8 @@ TEST(Safetensors, LargeTensorsBesideSmallOnesComeBackInTheirOrder) {
                        .shape = {kSizes[i]},
                        .bytes = std::as_bytes(std::span(values[i]))});
   }
-  const std::string path = testing::TempDir() + "/large.safetensors";
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder / "large.safetensors";
   ASSERT_TRUE(WriteSafetensors(path, tensors, {{"key", "value"}}).ok());
   const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
@@ -64,7 +67,8 @@ TEST(Safetensors, LargeTensorsBesideSmallOnesComeBackInTheirOrder) {
 }
 
 TEST(Safetensors, AnotherModelIsRefusedByName) {
-  const std::string path = testing::TempDir() + "/other.safetensors";
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder / "other.safetensors";
   ASSERT_TRUE(WriteModel(path, TestModel().view(), {}).ok());
   const LayoutPtr other = *ParameterLayout::Make(
       {{.name = "0.weight", .shape = {3, 2}}, {.name = "0.bias", .shape = {2}}}, DType::kF32);
@@ -75,7 +79,8 @@ TEST(Safetensors, AnotherModelIsRefusedByName) {
 // Any bytes are either parsed or refused: all truncations, and thousands of flipped bytes, of a
 // valid file.
 TEST(Safetensors, NoByteStringCrashesTheReader) {
-  const std::string path = testing::TempDir() + "/fuzz.safetensors";
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder / "fuzz.safetensors";
   ASSERT_TRUE(WriteModel(path, TestModel().view(), {{"k", "v"}}).ok());
   const std::string good = *ReadFile(path);
   for (size_t cut = 0; cut < good.size(); ++cut) {

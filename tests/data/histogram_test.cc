@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <ctime>
 #include <numeric>
 
 #include "absl/strings/str_join.h"
@@ -115,9 +115,9 @@ TEST(DivideByHistogram, NamesTheClassOfWhichThereIsNoRow) {
 TEST(DivideByHistogram, IsFastForThousandsOfClients) {
   std::vector<std::vector<uint32_t>> rows;
   for (uint32_t i = 0; i < 3382; ++i) rows.push_back(std::vector<uint32_t>(10, 5 + i % 9));
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process alone
   ASSERT_TRUE(DivideByHistogram({}, Of(rows), PoolOf(60'000, 10)).ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(std::clock() - start, std::clock_t{CLOCKS_PER_SEC});
 }
 
 class HistogramFile : public testing::Test {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -260,11 +261,8 @@ class OnRound(TestCase):
         ) as process:  # fmt: skip
             self.assertEqual(process.stdout.readline().strip(), "waits")
             process.kill()
-        summary = self.folder / "run/summary.json"
-        for _ in range(200):
-            if summary.exists():
-                break
-            time.sleep(0.05)
+        with (self.folder / "run/.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until its processes have ended
         self.assertEqual(macaw.Run(self.folder / "run").summary["end"], "interrupted")
         whole = macaw.simulate(**self.job("whole"))
         rest = macaw.resume(self.folder / "run", on_round=lambda run: None)

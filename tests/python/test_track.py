@@ -433,7 +433,7 @@ class Deliveries(Case):
         hanging = self.folder / "hanging"
         hanging.mkdir()
         (hanging / "wandb.py").write_text("import time\ntime.sleep(600)\n")
-        done = self.process("wandb,csv", "--at-most", "1", path=hanging)
+        done = self.process("wandb,csv", "--at-most", "10", path=hanging)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(
             done.stderr, r"wandb: not delivered: up to 20 rows \(it has not answered in time\)"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/files.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw::sdk {
 namespace {
@@ -24,7 +25,8 @@ std::string Refusal(const std::string& path) {
 
 TEST(Loader, SaysWhatIsWrongWithAFileThatIsNoPlugin) {
   EXPECT_THAT(Refusal("/nowhere/libmoon.so"), HasSubstr("/nowhere/libmoon.so"));
-  const std::string text = testing::TempDir() + "/libtext.so";
+  const testing_support::TemporaryFolder folder;
+  const std::string text = folder / "libtext.so";
   ASSERT_TRUE(AtomicWriteFile(text, "not a library").ok());
   EXPECT_THAT(Refusal(text), HasSubstr("libtext.so"));
 }

@@ -69,8 +69,8 @@ TEST_F(RedisStateStoreTest, AFullRedisSaysSo) {
 }
 
 TEST_F(RedisStateStoreTest, AHungRedisIsGivenUpWithAMessageAndServesAgainOnceItGoesOn) {
+  ASSERT_TRUE(Open()->Put(Version(7, 1, 3), state_.views()).ok());  // it has started
   const auto store = Open(FromSeconds(3));
-  ASSERT_TRUE(store->Put(Version(7, 1, 3), state_.views()).ok());
   server_->Signal(SIGSTOP);
   const absl::Status status = store->Get(Version(7, 1, 3)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

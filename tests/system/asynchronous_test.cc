@@ -32,7 +32,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing_support::ExpectTheSameBytesForAnyWorkers;
+using testing_support::Pauses;
 using testing_support::Plus;
+using testing_support::ResumeWithoutPauses;
+using testing_support::RoundDone;
 using testing_support::RowsOf;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
@@ -49,14 +52,20 @@ const Settings kOnDevices = SmallRun(40, 6, SmallDevices());
 const Settings kBuffered =
     Plus(kOnDevices, {"round.mode=buffered", "round.concurrency=15", "run.rounds=8"});
 
-// For a budget that is spent in round 6.
+// For a budget that is spent in round 6, or 22.
 const Settings kBudget = {"run.rounds=40", "server.durability=commit"};
 
 const Settings kOverlapped = Plus(kOnDevices, {"round.mode=overlapped", "run.rounds=8"});
 
+// Six clients a round on two slots: fourteen rounds of these are ten seconds. With one client a
+// round there are more rounds of longer pauses.
+const Settings kLong = Plus(Pauses("0.25"), {"run.rounds=16"});
+const Settings kLongOfOne = Plus(Pauses("0.5"), {"run.rounds=24"});
+
 struct Timed {
   const char* name;
   Settings settings;
+  Settings killed = kLong;  // beside those, where it is killed
 };
 void PrintTo(const Timed& timed, std::ostream* out) { *out << timed.name; }
 
@@ -87,18 +96,17 @@ TEST_P(VirtualTime, IsDrawnFromTheFolderOfTheRun) {
 }
 
 TEST_P(VirtualTime, GoesOnAfterAKill) {
-  const Settings settings =
-      Plus(GetParam().settings, {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const Settings settings = Plus(GetParam().settings, GetParam().killed);
   const std::string config = WriteConfig("kill");
-  Simulation whole("whole", WithSettings(config, settings));
+  Simulation whole("whole",
+                   WithSettings(config, Plus(settings, {"emulation.pause_probability=0"})));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
+  EXPECT_GE(whole.summary()["rounds"], 16) << "so that it is at work when it is killed";
   Simulation killed("killed", WithSettings(config, settings));
-  ASSERT_TRUE(killed.WaitForEvent([](const nlohmann::json& event) {
-    return event["event"] == "round" && event["round"].get<uint32_t>() >= 2;
-  }));
+  ASSERT_TRUE(killed.WaitForEvent(RoundDone(2)));
   killed.Signal(SIGKILL);
-  killed.Wait();
-  Simulation resumed("resumed", {"--resume", killed.folder()});
+  EXPECT_EQ(killed.Wait(), 128 + SIGKILL) << killed.output();
+  Simulation resumed("resumed", ResumeWithoutPauses(killed));
   ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
   EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole));
 }
@@ -117,24 +125,30 @@ INSTANTIATE_TEST_SUITE_P(
               Plus(kBuffered, {"algorithm.name=fedadam", R"(update.codec=["topk 0.1", "bits 8"])",
                                "update.feedback=residual", R"(broadcast.codec=["bits 8"])",
                                "broadcast.of=model"})},
-        Timed{"Mixed", Plus(kBuffered, {"round.mode=mixed", "cohort.size=1"})},
+        Timed{"Mixed", Plus(kBuffered, {"round.mode=mixed", "cohort.size=1"}), kLongOfOne},
         Timed{"MixedFromACodedModelWithNorms",
               Plus(kBuffered, {"round.mode=mixed", "cohort.size=1", R"(broadcast.codec=["bits 8"])",
-                               "broadcast.of=model", "evaluation.updates=true"})},
+                               "broadcast.of=model", "evaluation.updates=true"}),
+              kLongOfOne},
         Timed{"MixedWithFrozenTensors",
-              Plus(kBuffered, {"round.mode=mixed", "cohort.size=1", R"(model.frozen=["1.*"])"})},
+              Plus(kBuffered, {"round.mode=mixed", "cohort.size=1", R"(model.frozen=["1.*"])"}),
+              kLongOfOne},
         Timed{"BufferedOfOwners", Plus(kBuffered, {"workers.owners=3"})},
         Timed{"BufferedWithAnAttack",
               Plus(kBuffered, {"attack.kind=sign-flip", "attack.fraction=0.2"})},
         Timed{"BufferedUntilItStops",
               Plus(kBuffered,
-                   {"run.rounds=40", "run.stop.metric=test_accuracy", "run.stop.at_least=0.4"})},
+                   {"run.rounds=40", "run.stop.metric=test_accuracy", "run.stop.at_least=0.4"}),
+              Plus(Pauses("0.25"), {"run.stop.at_least=0.85"})},
         Timed{"RoundsUntilABudgetIsSpent",
-              Plus(Plus(kOnDevices, kBudget), {"run.budget.virtual_seconds=250"})},
+              Plus(Plus(kOnDevices, kBudget), {"run.budget.virtual_seconds=250"}),
+              Plus(Pauses("0.25"), {"run.budget.virtual_seconds=700"})},
         Timed{"BufferedUntilABudgetIsSpent",
-              Plus(Plus(kBuffered, kBudget), {"run.budget.virtual_seconds=17"})},
+              Plus(Plus(kBuffered, kBudget), {"run.budget.virtual_seconds=17"}),
+              Plus(Pauses("0.25"), {"run.budget.virtual_seconds=60"})},
         Timed{"OverlappedUntilABudgetIsSpent",
-              Plus(Plus(kOverlapped, kBudget), {"run.budget.virtual_seconds=250"})},
+              Plus(Plus(kOverlapped, kBudget), {"run.budget.virtual_seconds=250"}),
+              Plus(Pauses("0.25"), {"run.budget.virtual_seconds=700"})},
         Timed{"Overlapped", kOverlapped},
         Timed{"OverlappedWithMomentumAndACodec",
               Plus(kOverlapped, {"algorithm.name=fedavgm", R"(update.codec=["topk 0.1", "bits 8"])",

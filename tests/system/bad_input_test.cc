@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "testing/temporary_folder.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -14,6 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::Simulation;
+using testing_support::TemporaryFolder;
 using testing_support::WriteConfig;
 
 void ExpectRefused(std::vector<std::string> arguments, const std::vector<std::string>& words) {
@@ -23,12 +25,6 @@ void ExpectRefused(std::vector<std::string> arguments, const std::vector<std::st
   for (const std::string& word : words) EXPECT_THAT(output, HasSubstr(word));
   EXPECT_TRUE(simulation.Children("macaw-worker").empty());
   EXPECT_TRUE(simulation.Children("macaw-server").empty());
-}
-
-std::string WriteText(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + "/" + name;
-  std::ofstream(path) << text;
-  return path;
 }
 
 TEST(BadInput, AnUnknownKeyNamesTheNearestOne) {
@@ -51,27 +47,27 @@ TEST(BadInput, DataAndModelThatDoNotFitAreRefused) {
 }
 
 TEST(BadInput, BrokenFilesAreNamedWithThePlace) {
-  const std::string csv = WriteText("nan.csv", "a,b,label\n1,2,0\n3,nan,1\n");
+  const TemporaryFolder place;
+  const std::string csv = place.Write("nan.csv", "a,b,label\n1,2,0\n3,nan,1\n");
   ExpectRefused({WriteConfig("c"), "--set", "data.source=csv", "--set", "data.path=" + csv},
                 {"nan.csv", "3"});
-  const std::string folder = testing::TempDir() + "/cut";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/t10k-images-idx3-ubyte")
-      << std::string("\0\0\x08\x03\0\0\0\x05\0\0\0\x1c\0\0\0\x1c..", 18);
-  std::ofstream(folder + "/t10k-labels-idx1-ubyte")
-      << std::string("\0\0\x08\x01\0\0\0\x05\1\2\3\4\5", 13);
-  ExpectRefused({WriteConfig("c"), "--set", "data.path=" + folder}, {"t10k-images"});
+  place.Write("cut/t10k-images-idx3-ubyte",
+              std::string("\0\0\x08\x03\0\0\0\x05\0\0\0\x1c\0\0\0\x1c..", 18));
+  place.Write("cut/t10k-labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x05\1\2\3\4\5", 13));
+  ExpectRefused({WriteConfig("c"), "--set", "data.path=" + place / "cut"}, {"t10k-images"});
 }
 
 TEST(BadInput, GpusThatAreNotThereAreMissedBeforeTheRunHasAFolder) {
   if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is an NVIDIA driver here";
-  const std::string out = testing::TempDir() + "/without-gpus";
+  const TemporaryFolder folder;
+  const std::string out = folder / "without-gpus";
   ExpectRefused({WriteConfig("c"), "--set", "workers.backend=cuda", "--out", out}, {"NVIDIA"});
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST(BadInput, AnOutputFolderThatCannotBeWrittenIsNamed) {
-  const std::string file = WriteText("a-file", "not a folder");
+  const TemporaryFolder folder;
+  const std::string file = folder.Write("a-file", "not a folder");
   ExpectRefused({WriteConfig("c"), "--out", file + "/run"}, {"a-file"});
 }
 

@@ -136,11 +136,13 @@ TEST_F(ByHand, ResumeIfBegunBeginsOnceAndGoesOnAfterwards) {
 // A run with durable commits, whose clients take a while, so that a signal finds one at work.
 class DurableByHand : public ByHand, public testing::WithParamInterface<int> {
  protected:
-  std::string Durable() const {
+  std::string Durable(const std::string& pause = "0.25") const {
     std::string text = testing_support::Slurp(config_);
     for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
              {"durability = \"checkpoint\"", "durability = \"commit\""},
-             {"[emulation]\n", "[emulation]\npause_probability = 1.0\npause_seconds = 0.02\n"}}) {
+             {"[emulation]\n",
+              absl::StrCat("[emulation]\npause_probability = 1.0\npause_seconds = ", pause,
+                           "\n")}}) {
       const size_t at = text.find(from);
       EXPECT_NE(at, std::string::npos) << text;
       text.replace(at, from.size(), to);
@@ -215,7 +217,7 @@ TEST_P(DurableByHand, APauseAndAQuarantineHoldInTheNextServer) {
     return RunMacaw(absl::StrCat("admin ", command, " --run-dir ", run_));
   };
   {
-    const auto server = Server({"--config", Durable()});
+    const auto server = Server({"--config", Durable("0.02")});
     ASSERT_EQ(admin("quarantine poisoner --reason 'lies'").exit, 0);
     ASSERT_EQ(admin("quarantine other").exit, 0);
     ASSERT_EQ(admin("admit other").exit, 0);

@@ -19,7 +19,9 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing_support::Pauses;
 using testing_support::Plus;
+using testing_support::ResumeWithoutPauses;
 using testing_support::Simulation;
 using testing_support::StateBytesOf;
 using testing_support::WithSettings;
@@ -89,21 +91,16 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Checkpoint, GoesOnAfterAKill) {
   MACAW_NEEDS_LIBTORCH();
   const std::string config = WriteConfig("killed", "[evaluation]\nclients = true\n");
-  const std::vector<std::string> settings = Plus(kDeep, {"algorithm.name=scaffold"});
+  const std::vector<std::string> settings =
+      Plus(kDeep, {"algorithm.name=scaffold", "run.rounds=16"});
   Simulation plain("plain", WithSettings(config, settings));
   ASSERT_EQ(plain.Wait(), 0) << plain.output();
-  std::string folder;
-  {
-    Simulation killed("killed",
-                      WithSettings(config, Plus(settings, {"local.checkpoint=true",
-                                                           "emulation.pause_probability=1",
-                                                           "emulation.pause_seconds=0.1"})));
-    ASSERT_TRUE(killed.WaitForEvent(testing_support::RoundDone(2))) << killed.output();
-    killed.Signal(SIGKILL);
-    EXPECT_EQ(killed.Wait(), 128 + SIGKILL);
-    folder = killed.folder();
-  }
-  Simulation resumed("resumed", {"--resume", folder, "--set", "emulation.pause_probability=0"});
+  Simulation killed("killed", WithSettings(config, Plus(Plus(settings, {"local.checkpoint=true"}),
+                                                        Pauses("0.25"))));
+  ASSERT_TRUE(killed.WaitForEvent(testing_support::RoundDone(2))) << killed.output();
+  killed.Signal(SIGKILL);
+  EXPECT_EQ(killed.Wait(), 128 + SIGKILL);
+  Simulation resumed("resumed", ResumeWithoutPauses(killed));
   ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
   EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(plain));
 }

@@ -1,7 +1,6 @@
 // The model without each client of a round, in whole runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include "core/files.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/any_workers.h"
+#include "tests/system/killed_runs.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 #include "tests/system/small_run.h"
@@ -27,10 +27,12 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 using testing_support::ExpectTheSameBytesForAnyWorkers;
+using testing_support::Pauses;
 using testing_support::Plus;
-using testing_support::RoundDone;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RunMacaw;
 using testing_support::RunProgram;
+using testing_support::RunsKilledAfter;
 using testing_support::Simulation;
 using testing_support::Slurp;
 using testing_support::SmallDevices;
@@ -73,25 +75,17 @@ TEST_P(Contribution, IsTheSameForAnyWorkersAndInAReplay) {
                                   });
 }
 
-// From a checkpoint, and in the middle of a round.
 TEST_P(Contribution, IsTheSameAfterKills) {
-  const Settings settings = Plus(Plus(kLeavingOut, GetParam().settings),
-                                 {"evaluation.leave_one_out=1", "run.rounds=6",
-                                  "emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const Settings settings =
+      Plus(Plus(kLeavingOut, GetParam().settings), {"evaluation.leave_one_out=1", "run.rounds=14"});
   const std::string config = WriteConfig("kill");
   Simulation whole("whole", WithSettings(config, settings));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
-  for (const Settings& durability :
-       {Settings{"run.checkpoint_every=2"},
-        Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
-    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
-    ASSERT_TRUE(killed.WaitForEvent(RoundDone(2)));
-    killed.Signal(SIGKILL);
-    killed.Wait();
-    Simulation resumed("resumed", {"--resume", killed.folder()});
+  for (const Simulation& killed : RunsKilledAfter(2, config, Plus(settings, Pauses("0.3")))) {
+    Simulation resumed("resumed", ResumeWithoutPauses(killed));
     ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
-    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
-    EXPECT_EQ(ContributionsOf(resumed), ContributionsOf(whole)) << durability.back();
+    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << killed.folder();
+    EXPECT_EQ(ContributionsOf(resumed), ContributionsOf(whole)) << killed.folder();
   }
 }
 
@@ -160,22 +154,15 @@ TEST_P(Unlearning, IsTheSameForAnyWorkersAndInAReplay) {
 }
 
 TEST_P(Unlearning, IsTheSameAfterKills) {
-  const Settings settings = Plus(Plus(kUnlearning, GetParam().settings),
-                                 {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const Settings settings = Plus(Plus(kUnlearning, GetParam().settings), {"run.rounds=15"});
   const std::string config = WriteConfig("kill");
   Simulation whole("whole", WithSettings(config, settings));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
-  for (const Settings& durability :
-       {Settings{"run.checkpoint_every=2"},
-        Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
-    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
-    ASSERT_TRUE(killed.WaitForEvent(RoundDone(3)));
-    killed.Signal(SIGKILL);
-    killed.Wait();
-    Simulation resumed("resumed", {"--resume", killed.folder()});
+  for (const Simulation& killed : RunsKilledAfter(3, config, Plus(settings, Pauses("0.3")))) {
+    Simulation resumed("resumed", ResumeWithoutPauses(killed));
     ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
-    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
-    EXPECT_EQ(UnlearnedOf(resumed), UnlearnedOf(whole)) << durability.back();
+    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << killed.folder();
+    EXPECT_EQ(UnlearnedOf(resumed), UnlearnedOf(whole)) << killed.folder();
   }
 }
 

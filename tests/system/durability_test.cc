@@ -21,6 +21,7 @@ namespace macaw {
 namespace {
 
 using testing_support::Plus;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RoundDone;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
@@ -92,21 +93,27 @@ TEST(TrainedTwice, CountsWhatADeadServerHadHandedOutAndTheNextOneHandsOutAgain) 
 
 // Rounds that were closed are done again without workers, so nobody could evaluate such a model.
 TEST(Durability, ARunThatHasLostTheRowOfAClosedRoundGoesBackToItsCheckpoint) {
-  const std::vector<std::string> job = SlowerStateful("fedavg", "8");
+  const std::vector<std::string> job = SlowerStateful("fedavg", "24");
   Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
   ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
-  Simulation killed("killed", Plus(job, {"--set", "server.durability=commit", "--set",
-                                         "run.checkpoint_every=4", "--set", "evaluation.every=1"}));
+  // The only checkpoint is that after the fourth round, which was the last one at first.
+  Simulation begun("begun", Plus(SlowerStateful("fedavg", "4"),
+                                 {"--set", "emulation.pause_probability=0", "--set",
+                                  "server.durability=commit", "--set", "evaluation.every=1"}));
+  ASSERT_EQ(begun.Wait(), 0) << begun.output();
+  Simulation killed("killed", {"--resume", begun.folder(), "--rounds", "24", "--set",
+                               "run.checkpoint_every=100", "--set", "emulation.pause_probability=1",
+                               "--set", "emulation.pause_seconds=0.05"});
   ASSERT_TRUE(killed.WaitForEvent(RoundDone(7)));
   killed.Signal(SIGKILL);
-  killed.Wait();
+  EXPECT_EQ(killed.Wait(), 128 + SIGKILL) << killed.output();
   const std::string path = killed.folder() + "/metrics.jsonl";
   const std::string rows = *ReadFile(path);
   size_t end = 0;
   for (int row = 0; row < 4; ++row) end = rows.find('\n', end) + 1;
   ASSERT_GT(rows.size(), end) << "rounds after the checkpoint";
   std::filesystem::resize_file(path, end);
-  Simulation resumed("resumed", {"--resume", killed.folder()});
+  Simulation resumed("resumed", ResumeWithoutPauses(killed));
   ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
   EXPECT_NE(ReadFile(killed.folder() + "/logs/server.log")->find("goes_back_to_round 4"),
             std::string::npos);
@@ -115,33 +122,35 @@ TEST(Durability, ARunThatHasLostTheRowOfAClosedRoundGoesBackToItsCheckpoint) {
 
 // Rounds after the checkpoint are done again from their parts: their states are current.
 TEST(Durability, SweepingStatesUpBeforeAResumeChangesNothing) {
-  const std::vector<std::string> job = SlowerStateful("scaffold", "9");
+  const std::vector<std::string> job = SlowerStateful("scaffold", "24");
   Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
   ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
-  // A round takes a second, so that the next checkpoint is seconds away when this one is killed.
+  // The only checkpoint is that after the fourth round, which was the last one at first.
+  Simulation begun("begun",
+                   Plus(SlowerStateful("scaffold", "4"), {"--set", "emulation.pause_probability=0",
+                                                          "--set", "server.durability=commit"}));
+  ASSERT_EQ(begun.Wait(), 0) << begun.output();
   Simulation killed(
-      "killed",
-      Plus(job, {"--processes", "1", "--slots", "2", "--set", "server.durability=commit", "--set",
-                 "run.checkpoint_every=4", "--set", "emulation.pause_seconds=0.1"}));
-  const std::string checkpoint = killed.folder() + "/checkpoints/round-00000004.safetensors";
-  ASSERT_TRUE(killed.WaitForEvent(
-      [&](const nlohmann::json& event) { return RoundDone(5)(event) && FileExists(checkpoint); }));
+      "killed", {"--resume", begun.folder(), "--rounds", "24", "--set", "run.checkpoint_every=100",
+                 "--set", "emulation.pause_probability=1", "--set", "emulation.pause_seconds=0.1"});
+  ASSERT_TRUE(killed.WaitForEvent(RoundDone(6)));
   killed.Signal(SIGKILL);
-  killed.Wait();
+  EXPECT_EQ(killed.Wait(), 128 + SIGKILL) << killed.output();
   const testing_support::Printed listed = RunMacaw("state ls " + killed.folder());
   EXPECT_NE(listed.text.find("versions of later rounds"), std::string::npos) << listed.text;
   const testing_support::Printed swept = RunMacaw("state gc " + killed.folder());
   EXPECT_EQ(swept.exit, 0) << swept.text;
-  Simulation resumed("resumed", {"--resume", killed.folder()});
+  Simulation resumed("resumed", ResumeWithoutPauses(killed));
   ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
   EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(undisturbed));
 }
 
-// A run whose server dies twice in each round but the first.
-void KillTheServerInEveryRound(const std::string& algorithm, uint32_t rounds,
+// A run whose server dies twice in each of so many rounds. It has more for those that a test that
+// was woken late does not see.
+void KillTheServerInEveryRound(const std::string& algorithm, int rounds,
                                const std::vector<std::string>& more = {}) {
   const std::vector<std::string> job =
-      Plus(SlowerStateful(algorithm, std::to_string(rounds)), more);
+      Plus(SlowerStateful(algorithm, std::to_string(2 * rounds + 12), "0.02"), more);
   Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
   ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
 
@@ -158,14 +167,14 @@ void KillTheServerInEveryRound(const std::string& algorithm, uint32_t rounds,
     EXPECT_TRUE(simulation.WaitForEvent(RoundDone(1)));
     return simulation.Children("macaw-worker");
   }();
-  for (uint32_t round = 1; round < rounds; ++round) {
-    if (!simulation.WaitForEvent(RoundDone(round))) break;
+  for (int round = 0; round < rounds; ++round) {
+    if (!simulation.WaitForANewRound()) break;
     kill_at_a_random_moment();
     if (!simulation.WaitForOutput("starting it again", killed)) break;
     kill_at_a_random_moment();
   }
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
-  EXPECT_GE(killed, static_cast<int>(3 * (rounds - 1) / 2)) << simulation.output();
+  EXPECT_GE(killed, 3 * rounds / 2) << simulation.output();
   EXPECT_EQ(StateBytesOf(simulation), StateBytesOf(undisturbed));
   EXPECT_EQ(workers.size(), 2u);
   EXPECT_EQ(simulation.output().find("worker-0 died"), std::string::npos) << simulation.output();
@@ -173,19 +182,19 @@ void KillTheServerInEveryRound(const std::string& algorithm, uint32_t rounds,
 }
 
 TEST(Durability, AServerKilledAtRandomMomentsOfEveryRoundChangesNothing) {
-  KillTheServerInEveryRound("fedavg", 6);
+  KillTheServerInEveryRound("fedavg", 5);
 }
 
 TEST(Durability, AServerKilledAtRandomMomentsLosesNoClientState) {
-  KillTheServerInEveryRound("scaffold", 11);
+  KillTheServerInEveryRound("scaffold", 10);
 }
 
 TEST(Durability, AServerKilledAtRandomMomentsLosesNoRestOfACodec) {
-  KillTheServerInEveryRound("fedavg", 6, {"--set", R"(update.codec=["topk 0.1"])"});
+  KillTheServerInEveryRound("fedavg", 5, {"--set", R"(update.codec=["topk 0.1"])"});
 }
 
 TEST(Durability, AServerKilledAtRandomMomentsKeepsWhatIsFrozen) {
-  KillTheServerInEveryRound("fedavg", 6, {"--set", R"(model.frozen=["1.*"])"});
+  KillTheServerInEveryRound("fedavg", 5, {"--set", R"(model.frozen=["1.*"])"});
 }
 
 // Of the records of `macaw log --json`: how many servers or workers were lost between the start and
@@ -207,7 +216,7 @@ int LostInASecondPhase(const std::string& log) {
 // Its server holds the first phase's sums, and its clients keep their matrices.
 TEST(Durability, AServerOrWorkerKilledInPowerSgdsSecondPhaseChangesNothing) {
   const std::vector<std::string> job =
-      Plus(SlowerStateful("fedavg", "5"),
+      Plus(SlowerStateful("fedavg", "5", "0.03"),
            {"--set", R"(update.codec=["powersgd 2"])", "--set", "update.feedback=residual"});
   Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
   ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();

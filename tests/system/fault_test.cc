@@ -18,6 +18,8 @@ namespace macaw {
 namespace {
 
 using testing_support::AllGone;
+using testing_support::Pauses;
+using testing_support::ResumeWithoutPauses;
 using testing_support::Simulation;
 using testing_support::StopAWorkerUntilItIsLost;
 using testing_support::WriteConfig;
@@ -25,14 +27,14 @@ using testing_support::WriteConfig;
 class Fault : public testing::Test {
  protected:
   Fault() : config_(WriteConfig("fault", "[evaluation]\nevery = 2\n")) {
-    arguments_ = {config_, "--rounds",       "6",     "--set",         "cohort.size=40",
-                  "--set", "local.epochs=8", "--set", "model.name=mlp"};
+    arguments_ = {config_, "--rounds", "14", "--set", "cohort.size=40", "--set", "model.name=mlp"};
   }
-  // With a pause after each client, so that on any machine a signal finds somebody at work.
-  std::vector<std::string> With(std::vector<std::string> more) const {
+  // With a pause after each client, so that on any machine a signal finds somebody at work: a round
+  // of forty clients takes a second on two slots.
+  std::vector<std::string> With(std::vector<std::string> more,
+                                const std::string& pause = "0.05") const {
     std::vector<std::string> all = arguments_;
-    all.insert(all.end(), {"--set", "emulation.pause_probability=1", "--set",
-                           "emulation.pause_seconds=0.008"});
+    for (const std::string& setting : Pauses(pause)) all.insert(all.end(), {"--set", setting});
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -60,17 +62,17 @@ class Fault : public testing::Test {
 };
 
 TEST_F(Fault, AWorkerKilledAtARandomMomentOfEveryRoundChangesNothing) {
-  arguments_[2] = "14";  // rounds
-  Simulation simulation("killed", With({"--processes", "2", "--slots", "1"}));
+  arguments_[2] = "24";  // rounds
+  Simulation simulation("killed", With({"--processes", "2", "--slots", "1"}, "0.02"));
   RandomStream random({.seed = 1});
   std::set<pid_t> killed;
-  for (uint32_t round = 1; round <= 13; ++round) {
-    if (!simulation.WaitForEvent(Round(round))) break;
+  for (int round = 1; round <= 13; ++round) {
+    if (!simulation.WaitForANewRound()) break;
     const std::vector<pid_t> workers = simulation.Children("macaw-worker");
     if (workers.empty()) continue;
     const pid_t victim = workers[random.Below(workers.size())];
     // The moment is what is random here; its pauses make a round last longer than this.
-    std::this_thread::sleep_for(std::chrono::microseconds(random.Below(50'000)));
+    std::this_thread::sleep_for(std::chrono::microseconds(random.Below(200'000)));
     if (::kill(victim, SIGKILL) == 0) killed.insert(victim);
   }
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
@@ -89,11 +91,13 @@ TEST_F(Fault, AWorkerKilledAtARandomMomentOfEveryRoundChangesNothing) {
 
 // Who is killed comes back as a new worker, in the middle of a round that was planned without it.
 TEST_F(Fault, AWorkerThatIsKilledAndJoinsAgainChangesNothingUnderAnyPolicy) {
+  arguments_[2] = "6";  // rounds
   for (const char* policy :
        {"planned_stealing", "longest_first", "random", "round_robin", "uniform"}) {
     SCOPED_TRACE(policy);
     Simulation simulation(policy, With({"--processes", "3", "--slots", "1", "--set",
-                                        std::string("scheduler.policy=") + policy}));
+                                        std::string("scheduler.policy=") + policy},
+                                       "0.02"));
     for (const uint32_t round : {1u, 3u}) {
       if (!simulation.WaitForEvent(Round(round))) break;
       const std::vector<pid_t> workers = simulation.Children("macaw-worker");
@@ -105,7 +109,8 @@ TEST_F(Fault, AWorkerThatIsKilledAndJoinsAgainChangesNothingUnderAnyPolicy) {
 }
 
 TEST_F(Fault, TheOnlyWorkerKilledChangesNothing) {
-  Simulation simulation("killed", With({"--processes", "1"}));
+  arguments_[2] = "6";  // rounds
+  Simulation simulation("killed", With({"--processes", "1"}, "0.02"));
   for (uint32_t round = 1; round <= 3; ++round) {
     ASSERT_TRUE(simulation.WaitForEvent(Round(round)));
     for (const pid_t worker : simulation.Children("macaw-worker")) ::kill(worker, SIGKILL);
@@ -115,8 +120,10 @@ TEST_F(Fault, TheOnlyWorkerKilledChangesNothing) {
 }
 
 TEST_F(Fault, AStoppedWorkerPastItsLeaseAndWokenChangesNothing) {
+  arguments_[2] = "20";  // rounds
   Simulation simulation(
-      "stopped", With({"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1"}));
+      "stopped",
+      With({"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1"}, "0.02"));
   ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
   StopAWorkerUntilItIsLost(simulation);
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
@@ -124,7 +131,8 @@ TEST_F(Fault, AStoppedWorkerPastItsLeaseAndWokenChangesNothing) {
 }
 
 TEST_F(Fault, AStoppedServerIsNamedAndWokenChangesNothing) {
-  Simulation simulation("stopped", With({"--processes", "2", "--slots", "1"}));
+  arguments_[2] = "20";  // rounds
+  Simulation simulation("stopped", With({"--processes", "2", "--slots", "1"}, "0.02"));
   ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
   const std::vector<pid_t> servers = simulation.Children("macaw-server");
   ASSERT_EQ(servers.size(), 1u);
@@ -154,8 +162,7 @@ TEST_F(Fault, EverythingKilledAndResumedChangesNothing) {
     if (server_only) {
       EXPECT_NE(first->output().find("--resume"), std::string::npos) << first->output();
     }
-    const std::string folder = first->folder();
-    Simulation second("second", {"--resume", folder});
+    Simulation second("second", ResumeWithoutPauses(*first));
     ASSERT_EQ(second.Wait(), 0) << second.output();
     ExpectUndisturbed(second);
   }
@@ -167,7 +174,9 @@ TEST_F(Fault, CtrlCCheckpointsExits130AndResumes) {
   first.Signal(SIGINT);
   EXPECT_EQ(first.Wait(), 130);
   EXPECT_NE(first.output().find("--resume"), std::string::npos) << first.output();
-  Simulation second("second", {"--resume", first.folder(), "--processes", "1", "--slots", "2"});
+  std::vector<std::string> resume = ResumeWithoutPauses(first);
+  resume.insert(resume.end(), {"--processes", "1", "--slots", "2"});
+  Simulation second("second", resume);
   ASSERT_EQ(second.Wait(), 0) << second.output();
   ExpectUndisturbed(second);
 }

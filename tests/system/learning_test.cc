@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/system/any_workers.h"
+#include "tests/system/killed_runs.h"
 #include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
@@ -24,9 +26,12 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::ExpectTheSameBytesForAnyWorkers;
+using testing_support::KillAfter;
+using testing_support::Pauses;
 using testing_support::Plus;
-using testing_support::RoundDone;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RunMacaw;
+using testing_support::RunsKilledAfter;
 using testing_support::Simulation;
 using testing_support::SmallDevices;
 using testing_support::SmallRun;
@@ -71,26 +76,23 @@ TEST_P(Learning, GivesTheSameBytesForAnyWorkersAndInAReplay) {
                                   });
 }
 
-// From a checkpoint, and in the middle of a round.
 TEST_P(Learning, GoesOnAfterKills) {
-  const Settings settings =
-      Plus(GetParam().settings, {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const Settings settings = Plus(GetParam().settings, {"run.rounds=20"});
   const std::string config = WriteConfig("kill");
   Simulation whole("whole", WithSettings(config, settings));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
-  for (const Settings& durability :
-       {Settings{"run.checkpoint_every=2"},
-        Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
-    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
-    ASSERT_TRUE(killed.WaitForEvent(RoundDone(3)));
-    killed.Signal(SIGKILL);
-    killed.Wait();
-    Simulation first("first", {"--resume", killed.folder()});
-    if (first.WaitForEvent(RoundDone(5))) first.Signal(SIGKILL);
-    first.Wait();
-    Simulation resumed("resumed", {"--resume", killed.folder()});
+  const std::list<Simulation> killed = RunsKilledAfter(3, config, Plus(settings, Pauses("0.2")));
+  std::list<Simulation> again;
+  for (const Simulation& run : killed)
+    again.emplace_back(absl::StrCat("again-", again.size()), Settings{"--resume", run.folder()});
+  for (Simulation& run : again) {
+    KillAfter(run, 5);
+    EXPECT_EQ(run.Wait(), 128 + SIGKILL) << run.output();
+  }
+  for (const Simulation& run : again) {
+    Simulation resumed("resumed", ResumeWithoutPauses(run));
     ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
-    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
+    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << run.folder();
   }
 }
 

@@ -10,9 +10,12 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "core/files.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
@@ -65,7 +68,11 @@ TEST_F(Operators, ARunThatWasPausedAbortedAndDrainedEndsWithTheSameMetrics) {
     const Json status = Json::parse(Admin("status --json").text);
     EXPECT_EQ(status["state"], "paused");
     EXPECT_EQ(status["nodes"][0]["name"], "a");
-    EXPECT_THAT(Admin("nodes").text, AllOf(HasSubstr("200"), HasSubstr("waits for work")));
+    std::string nodes = Admin("nodes").text;
+    for (const absl::Time end = absl::Now() + absl::Minutes(1);
+         !absl::StrContains(nodes, "waits for work") && absl::Now() < end;)
+      nodes = Admin("nodes").text;  // it has joined, and asks for work next
+    EXPECT_THAT(nodes, AllOf(HasSubstr("200"), HasSubstr("waits for work")));
     EXPECT_EQ(Admin("abort-round").exit, 1) << "no round is open";
     EXPECT_EQ(Admin("resume").exit, 0);
     EXPECT_EQ(Admin("drain").exit, 0);
@@ -90,6 +97,9 @@ TEST_F(Operators, AWatcherSeesTheRunToItsEnd) {
   Program watch("macaw", {"admin", "watch", "--run-dir", run_});
   EXPECT_TRUE(watch.WaitFor("0 of 1 worker")) << watch.text();
   Program events("macaw", {"admin", "watch", "--events", "--from", "1", "--run-dir", run_});
+  // It looks on before the run can end.
+  ASSERT_EQ(Admin("quarantine phone-7").exit, 0);
+  ASSERT_TRUE(events.WaitFor("quarantine")) << events.text();
   Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
   EXPECT_EQ(worker.Wait(), 0) << worker.text();
   EXPECT_EQ(server->Wait(), 0) << server->text();

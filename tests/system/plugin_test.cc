@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/files.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/installed.h"
 #include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
@@ -31,15 +32,7 @@ const std::string kMacaw = MACAW_BIN_DIR "/macaw";
 // Programs and SDK are installed where no other test looks.
 class Plugin : public testing::Test {
  protected:
-  // A folder for each test: they run side by side.
-  Plugin()
-      : root_(absl::StrCat(testing::TempDir(), "/plugins-",
-                           testing::UnitTest::GetInstance()->current_test_info()->name())),
-        sdk_(root_ + "/sdk") {
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-    testing_support::Install({"command", "server", "worker", "sdk"}, sdk_);
-  }
+  Plugin() { testing_support::Install({"command", "server", "worker", "sdk"}, sdk_); }
 
   std::string NewProject(const std::string& name) {
     const std::string folder = root_ + "/" + name;
@@ -58,7 +51,8 @@ class Plugin : public testing::Test {
     ASSERT_TRUE(AtomicWriteFile(file, absl::StrReplaceAll(text, {{what, with}})).ok());
   }
 
-  const std::string root_, sdk_;
+  const testing_support::TemporaryFolder folder_;
+  const std::string root_ = folder_.path(), sdk_ = root_ + "/sdk";
 };
 
 // A plug-in may call any function of these rooms, also one that the program itself never calls.
@@ -179,7 +173,7 @@ MACAW_PLUGIN("outside", "1", Contribute)
                          {"scaffold", {"--set", R"(update.codec=["acpsgd 2"])"}},
                          {"mime", {"--set", R"(update.codec=["topk 0.1", "bits 8"])"}}}) {
     SCOPED_TRACE(absl::StrCat(rule, " ", same.empty() ? "" : same.back()));
-    const auto run = [&](const std::string& name, std::vector<std::string> more) {
+    const auto run = [&, &same = same](const std::string& name, std::vector<std::string> more) {
       more.insert(more.begin(), config);
       more.insert(more.end(), same.begin(), same.end());
       more.insert(more.end(), {"--set", absl::StrCat("algorithm.name=", name)});

@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "core/files.h"
 #include "testing/python.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/simulation.h"
 #include "tests/system/state_runs.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::AllGone;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RoundDone;
 using testing_support::Simulation;
 using testing_support::WriteConfig;
@@ -44,7 +46,8 @@ class Rules : public testing::Test {
 
   // What a run with this rule says; the body is that of a class derived from Rule.
   static std::string Said(const std::string& name, const std::string& body, int exit) {
-    const std::string file = absl::StrCat(testing::TempDir(), "/", name, ".py");
+    const testing_support::TemporaryFolder folder;
+    const std::string file = folder / (name + ".py");
     EXPECT_TRUE(AtomicWriteFile(file, absl::StrCat("import os, signal, time\nimport numpy as np\n"
                                                    "from macaw.rules import *\n"
                                                    "class Broken(Rule):\n",
@@ -110,10 +113,12 @@ TEST_F(Rules, WithAStateThatMayMirrorWhatIsSentAreRefusedUnderACodec) {
 }
 
 TEST_F(Rules, KilledAndResumedEndWithTheSameBitsAndLeaveNoProcess) {
-  Simulation builtin("whole", {Config("scaffold", "whole"), "--rounds", "24"});
+  Simulation builtin("whole", {Config("scaffold", "whole"), "--rounds", "12"});
   ASSERT_EQ(builtin.Wait(), 0) << builtin.output();
-  Simulation killed("killed", With(Config("py_scaffold", "killed"), kRules + "py_scaffold.py",
-                                   {"--rounds", "24", "--processes", "2"}));
+  Simulation killed(
+      "killed", With(Config("py_scaffold", "killed"), kRules + "py_scaffold.py",
+                     {"--rounds", "12", "--processes", "2", "--slots", "1", "--set",
+                      "emulation.pause_probability=1", "--set", "emulation.pause_seconds=0.1"}));
   ASSERT_TRUE(killed.WaitForEvent(RoundDone(2))) << killed.output();
   std::vector<pid_t> python;
   for (const pid_t worker : killed.Children("macaw-worker")) {
@@ -127,7 +132,7 @@ TEST_F(Rules, KilledAndResumedEndWithTheSameBitsAndLeaveNoProcess) {
   killed.Signal(SIGKILL);
   EXPECT_NE(killed.Wait(), 0);
   EXPECT_TRUE(AllGone(python));
-  Simulation resumed("resumed", {"--resume", killed.folder()});
+  Simulation resumed("resumed", ResumeWithoutPauses(killed));
   ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
   EXPECT_EQ(resumed.digest(), builtin.digest());
 }
@@ -176,7 +181,8 @@ TEST_F(Rules, InPythonTakeAsLongAsTheBuiltinOnDevices) {
 }
 
 TEST_F(Rules, AnotherFileIsAnotherRun) {
-  const std::string file = testing::TempDir() + "/another.py";
+  const testing_support::TemporaryFolder folder;
+  const std::string file = folder / "another.py";
   ASSERT_TRUE(AtomicWriteFile(file, *ReadFile(kRules + "py_fedprox.py")).ok());
   Simulation first("another", With(Config("py_fedprox", "another"), file));
   ASSERT_EQ(first.Wait(), 0) << first.output();
@@ -217,10 +223,10 @@ TEST_F(Rules, MistakesAreErrorsThatNameThem) {
                    2),
               HasSubstr("signal 11"));
   EXPECT_THAT(Said("hangs",
-                   "    seconds = 1\n    def prepare(self, ctx):\n"
+                   "    seconds = 5\n    def prepare(self, ctx):\n"
                    "        time.sleep(1000)\n",
                    2),
-              HasSubstr("longer than 1 s"));
+              HasSubstr("longer than 5 s"));
   EXPECT_THAT(Said("server",
                    "    def apply(self, ctx, aggregate):\n"
                    "        ctx.model[:] = np.inf\n",

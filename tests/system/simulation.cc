@@ -115,6 +115,17 @@ bool Simulation::WaitForEvent(const std::function<bool(const nlohmann::json&)>& 
   return WaitForChange(watched, [&] { return std::ranges::any_of(EventsIn(watched), condition); });
 }
 
+bool Simulation::WaitForANewRound() const {
+  uint32_t newest = 0;
+  const auto is_newer = [&](const nlohmann::json& event) {
+    return event["event"] == "round" && event["round"].get<uint32_t>() > newest;
+  };
+  for (const nlohmann::json& event : events()) {
+    if (is_newer(event)) newest = event["round"].get<uint32_t>();
+  }
+  return WaitForEvent(is_newer);
+}
+
 bool Simulation::WaitForOutput(const std::string& text, int times) const {
   return WaitForChange(output_path_, [&] {
     const std::string all = output();
@@ -198,6 +209,14 @@ lease_timeout = 5
 )",
                                       more);
   return path;
+}
+
+std::vector<std::string> Pauses(const std::string& seconds) {
+  return {"workers.slots=2", "emulation.pause_probability=1", "emulation.pause_seconds=" + seconds};
+}
+
+std::vector<std::string> ResumeWithoutPauses(const Simulation& simulation) {
+  return {"--resume", simulation.folder(), "--set", "emulation.pause_probability=0"};
 }
 
 bool AllGone(const std::vector<pid_t>& processes) {

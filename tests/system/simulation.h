@@ -37,6 +37,10 @@ class Simulation {
   bool WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition,
                     const std::string& folder = "") const;
 
+  // Blocks until a round is over that is not over at this moment (true), or the simulation has ended
+  // (false). Whoever is late goes on with the round of that moment, not with those gone by.
+  bool WaitForANewRound() const;
+
   // The same for a text in what it prints, so many times.
   bool WaitForOutput(const std::string& text, int times = 1) const;
 
@@ -62,6 +66,13 @@ Printed RunProgram(const std::string& program, const std::string& arguments);
 
 // A small, complete job on the committed images: three rounds of a small network in about a second.
 std::string WriteConfig(const std::string& name, const std::string& more = "");
+
+// Settings that give a round's turns a pause each. With many rounds of them a run still has ten
+// seconds to go when a test kills it that was woken late.
+std::vector<std::string> Pauses(const std::string& seconds);
+
+// The arguments that resume a run without such pauses.
+std::vector<std::string> ResumeWithoutPauses(const Simulation& simulation);
 
 // Waits until none of these processes exists; false after ten seconds.
 bool AllGone(const std::vector<pid_t>& processes);

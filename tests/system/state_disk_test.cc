@@ -30,6 +30,7 @@ using testing_support::SmallStateful;
 using testing_support::StateBytes;
 using testing_support::StateBytesAfter;
 using testing_support::StateBytesOf;
+using testing_support::StateBytesWithoutPauses;
 using testing_support::WaitAMoment;
 
 Printed State(const std::string& arguments) {
@@ -53,16 +54,17 @@ TEST(StateOnAFullDisk, StopsTheRunWhichGoesOnOnceThereIsRoom) {
 
 TEST(StateOnATornDisk, StopsTheRunWithTheClientsName) {
   const std::vector<std::string> job =
-      Plus(SlowerStateful("scaffold", "6"), {"--set", "cohort.size=40"});
+      Plus(SlowerStateful("scaffold", "14"), {"--set", "cohort.size=40"});
   Simulation first("first", job);
   ASSERT_TRUE(first.WaitForEvent(RoundDone(2)));
   first.Signal(SIGINT);
   ASSERT_EQ(first.Wait(), 130) << first.output();
   // What a machine that lost its power can leave: files that end early, in the middle of a record.
+  // Half of a file has states that count, whatever the open round had written behind them.
   int torn = 0;
   for (const auto& entry : std::filesystem::directory_iterator(first.folder() + "/state")) {
     if (entry.path().extension() != ".states") continue;
-    std::filesystem::resize_file(entry.path(), entry.file_size() - 10'000);
+    std::filesystem::resize_file(entry.path(), entry.file_size() / 2 - 10'000);
     ++torn;
   }
   ASSERT_GE(torn, 1);
@@ -78,7 +80,7 @@ TEST(StateOnATornDisk, StopsTheRunWithTheClientsName) {
 
 // Stopped while it trains, until its clients are given to others; then it goes on where it was.
 TEST(StateOfALateWorker, IsAnOrphanAndItsCommitIsRefused) {
-  const std::vector<std::string> job = SlowerStateful("scaffold", "7");
+  const std::vector<std::string> job = SlowerStateful("scaffold", "24", "0.03");
   Simulation simulation(
       "late", Plus(job, {"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1"}));
   RandomStream random({.seed = 5});
@@ -89,8 +91,8 @@ TEST(StateOfALateWorker, IsAnOrphanAndItsCommitIsRefused) {
   };
   const auto requeued = [&] { return count("requeued"); };
   int64_t lost = 0;
-  for (uint32_t round = 1; round <= 5 && requeued() == 0; ++round) {
-    ASSERT_TRUE(simulation.WaitForEvent(RoundDone(round)));
+  for (int round = 1; round <= 5 && requeued() == 0; ++round) {
+    ASSERT_TRUE(simulation.WaitForANewRound());
     WaitAMoment(random);
     const std::vector<pid_t> workers = simulation.Children("macaw-worker");
     ASSERT_FALSE(workers.empty());
@@ -104,7 +106,7 @@ TEST(StateOfALateWorker, IsAnOrphanAndItsCommitIsRefused) {
   const std::string logs = Slurp(simulation.folder() + "/logs/worker-0.log") +
                            Slurp(simulation.folder() + "/logs/worker-1.log");
   EXPECT_THAT(logs, AnyOf(HasSubstr("session_lost"), HasSubstr("commit_turned_down")));
-  EXPECT_EQ(StateBytesOf(simulation), StateBytesAfter("undisturbed", job));
+  EXPECT_EQ(StateBytesOf(simulation), StateBytesWithoutPauses(job));
   // What it wrote too late is nobody's state, and goes when it is swept up.
   const std::string digest = StateBytesOf(simulation).states;
   EXPECT_THAT(State("verify " + simulation.folder()).text, HasSubstr(digest));

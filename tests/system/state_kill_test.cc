@@ -15,6 +15,7 @@ namespace {
 
 using testing_support::AllGone;
 using testing_support::Plus;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RoundDone;
 using testing_support::Simulation;
 using testing_support::SlowerStateful;
@@ -22,6 +23,7 @@ using testing_support::SmallStateful;
 using testing_support::StateBytes;
 using testing_support::StateBytesAfter;
 using testing_support::StateBytesOf;
+using testing_support::StateBytesWithoutPauses;
 using testing_support::WaitAMoment;
 
 bool HasRedis() { return ::access("/usr/bin/redis-server", X_OK) == 0; }
@@ -33,17 +35,17 @@ std::vector<std::string> OnStore(const std::string& store) {
 
 class StateKill : public testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
-  // Kills one worker at a moment of each of the rounds, then what `last` kills.
+  // Kills one worker at a moment of each of so many rounds, then what `last` kills.
   template <typename Last>
-  void Disturb(Simulation& simulation, uint32_t from, uint32_t to, const Last& last) {
-    for (uint32_t round = from; round <= to; ++round) {
-      ASSERT_TRUE(simulation.WaitForEvent(RoundDone(round))) << simulation.output();
+  void Disturb(Simulation& simulation, int rounds, const Last& last) {
+    for (int round = 0; round < rounds; ++round) {
+      ASSERT_TRUE(simulation.WaitForANewRound()) << simulation.output();
       WaitAMoment(random_);
       const std::vector<pid_t> workers = simulation.Children("macaw-worker");
       if (!workers.empty() && ::kill(workers[random_.Below(workers.size())], SIGKILL) == 0)
         ++killed_;
     }
-    ASSERT_TRUE(simulation.WaitForEvent(RoundDone(to + 1))) << simulation.output();
+    ASSERT_TRUE(simulation.WaitForANewRound()) << simulation.output();
     WaitAMoment(random_);
     std::vector<pid_t> children;
     for (const char* name : {"macaw-worker", "macaw-server", "redis-server"}) {
@@ -62,19 +64,19 @@ TEST_P(StateKill, WorkersAndServerKilledAtRandomMomentsChangeNothing) {
   const auto& [algorithm, store] = GetParam();
   if (std::string(store) == "redis" && !HasRedis())
     GTEST_SKIP() << "/usr/bin/redis-server is not installed";
-  const std::vector<std::string> job = SlowerStateful(algorithm, "10");
+  const std::vector<std::string> job = SlowerStateful(algorithm, "28");
   Simulation first("first", Plus(Plus(job, OnStore(store)), {"--processes", "2", "--slots", "1",
                                                              "--set", "run.checkpoint_every=2"}));
-  ASSERT_NO_FATAL_FAILURE(Disturb(first, 1, 3, [](const Simulation& simulation) {
+  ASSERT_NO_FATAL_FAILURE(Disturb(first, 3, [](const Simulation& simulation) {
     for (const pid_t server : simulation.Children("macaw-server")) ::kill(server, SIGKILL);
   }));
   Simulation second("second", {"--resume", first.folder()});
   ASSERT_NO_FATAL_FAILURE(
-      Disturb(second, 5, 6, [](const Simulation& simulation) { simulation.Signal(SIGKILL); }));
-  Simulation third("third", {"--resume", first.folder(), "--processes", "1", "--slots", "2"});
+      Disturb(second, 2, [](const Simulation& simulation) { simulation.Signal(SIGKILL); }));
+  Simulation third("third", Plus(ResumeWithoutPauses(first), {"--processes", "1", "--slots", "2"}));
   ASSERT_EQ(third.Wait(), 0) << third.output();
   EXPECT_GE(killed_, 3);
-  EXPECT_EQ(StateBytesOf(third), StateBytesAfter("undisturbed", job));
+  EXPECT_EQ(StateBytesOf(third), StateBytesWithoutPauses(job));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, StateKill,
@@ -86,18 +88,18 @@ INSTANTIATE_TEST_SUITE_P(Of, StateKill,
                          });
 
 TEST(StateBeforeTheFirstCheckpoint, IsTheRunsOwnWhenItIsKilledAndBeginsAgain) {
-  const std::vector<std::string> job = SlowerStateful("scaffold", "5");
+  const std::vector<std::string> job = SlowerStateful("scaffold", "20");
   Simulation first("first", Plus(job, {"--set", "run.checkpoint_every=100"}));
   ASSERT_TRUE(first.WaitForEvent(RoundDone(2)));
   std::vector<pid_t> children = first.Children("macaw-worker");
   for (const pid_t server : first.Children("macaw-server")) children.push_back(server);
   first.Signal(SIGKILL);
-  first.Wait();
+  EXPECT_EQ(first.Wait(), 128 + SIGKILL);
   ASSERT_TRUE(AllGone(children));
-  Simulation second("second", {"--resume", first.folder()});
+  Simulation second("second", ResumeWithoutPauses(first));
   ASSERT_EQ(second.Wait(), 0) << second.output();
   EXPECT_NE(second.output().find("begins again"), std::string::npos) << second.output();
-  EXPECT_EQ(StateBytesOf(second), StateBytesAfter("undisturbed", job));
+  EXPECT_EQ(StateBytesOf(second), StateBytesWithoutPauses(job));
 }
 
 TEST(StateStores, TwoProcessesOnDiskAndOnRedisGiveTheBytesOfOneInMemory) {

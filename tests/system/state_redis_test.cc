@@ -21,13 +21,14 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing_support::Plus;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RoundDone;
 using testing_support::Simulation;
 using testing_support::SlowerStateful;
 using testing_support::Slurp;
 using testing_support::StateBytes;
-using testing_support::StateBytesAfter;
 using testing_support::StateBytesOf;
+using testing_support::StateBytesWithoutPauses;
 using testing_support::WaitAMoment;
 using testing_support::WaitForLog;
 
@@ -43,18 +44,18 @@ class RedisFault : public testing::Test {
                 more);
   }
   void ExpectUndisturbed(const Simulation& simulation) {
-    EXPECT_EQ(StateBytesOf(simulation), StateBytesAfter("undisturbed", disk_));
+    EXPECT_EQ(StateBytesOf(simulation), StateBytesWithoutPauses(disk_));
   }
 
-  const std::vector<std::string> disk_ = SlowerStateful("scaffold", "8");
+  const std::vector<std::string> disk_ = SlowerStateful("scaffold", "20");
 };
 
 TEST_F(RedisFault, ARunsOwnRedisThatIsKilledMidRoundIsStartedAgainAndNothingIsLost) {
   Simulation simulation("killed", On("spawn"));
   RandomStream random({.seed = 3});
   int killed = 0;
-  for (uint32_t round = 1; round <= 5; ++round) {
-    if (!simulation.WaitForEvent(RoundDone(round))) break;
+  for (int round = 1; round <= 5; ++round) {
+    if (!simulation.WaitForANewRound()) break;
     WaitAMoment(random);
     for (const pid_t redis : simulation.Children("redis-server"))
       killed += ::kill(redis, SIGKILL) == 0 ? 1 : 0;
@@ -69,8 +70,8 @@ TEST_F(RedisFault, ARedisThatIsKilledMidRoundAndStartedAgainByOthersLosesNothing
   RedisServer server;
   Simulation simulation("killed", On(server.url()));
   RandomStream random({.seed = 4});
-  for (uint32_t round = 1; round <= 3; ++round) {
-    ASSERT_TRUE(simulation.WaitForEvent(RoundDone(round)));
+  for (int round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(simulation.WaitForANewRound());
     WaitAMoment(random);
     server.Kill();
     server.Start();
@@ -101,7 +102,7 @@ TEST_F(RedisFault, OneOutOfMemoryStopsTheRunWhichGoesOnOnceThereIsRoom) {
   EXPECT_EQ(simulation.Wait(), 1);
   EXPECT_THAT(simulation.output(), AllOf(HasSubstr("OOM"), HasSubstr("--resume")));
   server.Tell({"CONFIG", "SET", "maxmemory", "0"});
-  Simulation resumed("resumed", {"--resume", simulation.folder()});
+  Simulation resumed("resumed", ResumeWithoutPauses(simulation));
   ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
   ExpectUndisturbed(resumed);
 }
@@ -133,7 +134,7 @@ TEST_F(RedisFault, APasswordIsInNoFileAndAskedForAgain) {
   EXPECT_THAT(without.output(), HasSubstr("MACAW_REDIS_PASSWORD"));
 
   ::setenv("MACAW_REDIS_PASSWORD", password.c_str(), 1);
-  Simulation second("second", {"--resume", first.folder()});
+  Simulation second("second", ResumeWithoutPauses(first));
   const int end = second.Wait();
   ::unsetenv("MACAW_REDIS_PASSWORD");
   ASSERT_EQ(end, 0) << second.output();

@@ -69,13 +69,24 @@ inline std::vector<std::string> SmallStateful(const std::string& algorithm,
           "algorithm.name=" + algorithm};
 }
 
-// The same with a pause after each client, so that on any machine what is killed is killed in the
-// middle of a round.
+// The same with a hidden layer, and with a pause after each client, so that on any machine what is
+// killed is killed in the middle of a round: ten pauses long, on two slots.
 inline std::vector<std::string> SlowerStateful(const std::string& algorithm,
-                                               const std::string& rounds) {
-  return Plus(SmallStateful(algorithm, rounds),
-              {"--set", "local.epochs=3", "--set", "model.name=mlp", "--set",
-               "emulation.pause_probability=1", "--set", "emulation.pause_seconds=0.01"});
+                                               const std::string& rounds,
+                                               const std::string& pause = "0.05") {
+  std::vector<std::string> arguments = SmallStateful(
+      algorithm, rounds, R"(model.layers=["flatten", "linear 16", "relu", "linear 10"])");
+  for (const std::string& setting : Pauses(pause)) {
+    arguments.emplace_back("--set");
+    arguments.push_back(setting);
+  }
+  return arguments;
+}
+
+// What such a run must end with.
+inline StateBytes StateBytesWithoutPauses(const std::vector<std::string>& arguments) {
+  return StateBytesAfter("undisturbed",
+                         Plus(arguments, {"--set", "emulation.pause_probability=0"}));
 }
 
 // A condition for WaitForEvent: this round is done.
@@ -87,7 +98,7 @@ inline auto RoundDone(uint32_t round) {
 
 // A moment within the next round, which is what is random in these tests.
 inline void WaitAMoment(RandomStream& random) {
-  std::this_thread::sleep_for(std::chrono::microseconds(random.Below(50'000)));
+  std::this_thread::sleep_for(std::chrono::microseconds(random.Below(100'000)));
 }
 
 inline std::string Slurp(const std::string& path) {

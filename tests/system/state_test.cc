@@ -30,12 +30,15 @@ using testing::HasSubstr;
 using testing_support::AllGone;
 using testing_support::MacawWith;
 using testing_support::Plus;
+using testing_support::ResumeWithoutPauses;
 using testing_support::RunShell;
 using testing_support::Simulation;
+using testing_support::SlowerStateful;
 using testing_support::SmallStateful;
 using testing_support::StateBytes;
 using testing_support::StateBytesAfter;
 using testing_support::StateBytesOf;
+using testing_support::StateBytesWithoutPauses;
 using testing_support::StopAWorkerUntilItIsLost;
 
 struct Keeping {
@@ -117,17 +120,11 @@ TEST(StateLaw, IsAskedOfEveryRuleThatKeepsAState) {
 
 class StateFault : public testing::Test {
  protected:
-  // Pauses make a round last longer than it takes this process to act in it.
-  static std::vector<std::string> OfRounds(const std::string& rounds) {
-    return Plus(SmallStateful("scaffold", rounds),
-                {"--set", "local.epochs=3", "--set", "model.name=mlp", "--set",
-                 "emulation.pause_probability=1", "--set", "emulation.pause_seconds=0.01"});
-  }
   std::vector<std::string> With(const std::vector<std::string>& more) const {
     return Plus(arguments_, more);
   }
   void ExpectUndisturbed(const Simulation& simulation) {
-    const StateBytes undisturbed = StateBytesAfter("undisturbed", arguments_);
+    const StateBytes undisturbed = StateBytesWithoutPauses(arguments_);
     EXPECT_EQ(undisturbed.states.size(), 64u);
     EXPECT_EQ(StateBytesOf(simulation), undisturbed);
   }
@@ -153,15 +150,16 @@ class StateFault : public testing::Test {
     return files;
   }
 
-  const std::vector<std::string> arguments_ = OfRounds("6");
+  const std::vector<std::string> arguments_ = SlowerStateful("scaffold", "24");
 };
 
 TEST_F(StateFault, AWorkerKilledInEveryRoundChangesNothing) {
-  Simulation simulation("killed", With({"--processes", "2", "--slots", "1"}));
+  Simulation simulation("killed", With({"--processes", "2", "--slots", "1", "--set",
+                                        "emulation.pause_seconds=0.03"}));
   RandomStream random({.seed = 2});
   std::set<pid_t> killed;
-  for (uint32_t round = 1; round <= 5; ++round) {
-    if (!simulation.WaitForEvent(Round(round))) break;
+  for (int round = 1; round <= 5; ++round) {
+    if (!simulation.WaitForANewRound()) break;
     const std::vector<pid_t> workers = simulation.Children("macaw-worker");
     if (workers.empty()) continue;
     const pid_t victim = workers[random.Below(workers.size())];
@@ -173,26 +171,24 @@ TEST_F(StateFault, AWorkerKilledInEveryRoundChangesNothing) {
 }
 
 TEST_F(StateFault, EverythingKilledAndResumedChangesNothing) {
-  std::string folder;
-  {
-    Simulation first("first",
-                     With({"--processes", "2", "--slots", "1", "--set", "run.checkpoint_every=2"}));
-    ASSERT_TRUE(first.WaitForEvent(Round(3)));
-    std::vector<pid_t> children = first.Children("macaw-worker");
-    for (const pid_t server : first.Children("macaw-server")) children.push_back(server);
-    first.Signal(SIGKILL);
-    EXPECT_NE(first.Wait(), 0);
-    EXPECT_TRUE(AllGone(children));
-    folder = first.folder();
-  }
-  Simulation second("second", {"--resume", folder, "--processes", "1", "--slots", "2"});
+  Simulation first("first",
+                   With({"--processes", "2", "--slots", "1", "--set", "run.checkpoint_every=2"}));
+  ASSERT_TRUE(first.WaitForEvent(Round(3)));
+  std::vector<pid_t> children = first.Children("macaw-worker");
+  for (const pid_t server : first.Children("macaw-server")) children.push_back(server);
+  first.Signal(SIGKILL);
+  EXPECT_NE(first.Wait(), 0);
+  EXPECT_TRUE(AllGone(children));
+  Simulation second("second",
+                    Plus(ResumeWithoutPauses(first), {"--processes", "1", "--slots", "2"}));
   ASSERT_EQ(second.Wait(), 0) << second.output();
   ExpectUndisturbed(second);
 }
 
 TEST_F(StateFault, AWorkerWokenTooLateIsNotListenedTo) {
   Simulation simulation(
-      "late", With({"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1"}));
+      "late", With({"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1", "--set",
+                    "emulation.pause_seconds=0.03"}));
   ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
   StopAWorkerUntilItIsLost(simulation);
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
@@ -200,7 +196,7 @@ TEST_F(StateFault, AWorkerWokenTooLateIsNotListenedTo) {
 }
 
 TEST_F(StateFault, AFlippedByteStopsTheRunWithTheClientsName) {
-  const std::string folder = Interrupted(OfRounds("60"));
+  const std::string folder = Interrupted(SlowerStateful("scaffold", "60"));
   for (const std::string& segment : Segments(folder)) {
     // In the middle of every record: whichever is read first shows it.
     const auto size = static_cast<int64_t>(std::filesystem::file_size(segment));
@@ -216,7 +212,7 @@ TEST_F(StateFault, AFlippedByteStopsTheRunWithTheClientsName) {
 }
 
 TEST_F(StateFault, AMissingStoreStopsTheRunWithTheClientsName) {
-  const std::string folder = Interrupted(OfRounds("60"));
+  const std::string folder = Interrupted(SlowerStateful("scaffold", "60"));
   for (const std::string& segment : Segments(folder)) std::filesystem::remove(segment);
   Simulation second("second", {"--resume", folder});
   EXPECT_EQ(second.Wait(), 1);
@@ -226,20 +222,22 @@ TEST_F(StateFault, AMissingStoreStopsTheRunWithTheClientsName) {
 
 TEST_F(StateFault, AStateIsGivenUpOnRequestAndOnlyThen) {
   // So many clients a round that everybody has a state.
-  const auto arguments = Plus(OfRounds("12"), {"--set", "cohort.size=40"});
+  const auto arguments = Plus(SlowerStateful("scaffold", "14"), {"--set", "cohort.size=40"});
   const std::string folder = Interrupted(arguments);
   Simulation refused("refused", {"--resume", folder, "--state-reset", "1000"});
   EXPECT_NE(refused.Wait(), 0);
   EXPECT_THAT(refused.output(), HasSubstr("--state-reset 1000"));
-  Simulation reset("reset", {"--resume", folder, "--state-reset", "7", "--state-reset", "8"});
+  Simulation reset("reset", {"--resume", folder, "--state-reset", "7", "--state-reset", "8",
+                             "--set", "emulation.pause_probability=0"});
   ASSERT_EQ(reset.Wait(), 0) << reset.output();
-  EXPECT_NE(StateBytesOf(reset).model, StateBytesAfter("undisturbed", arguments).model);
+  EXPECT_NE(StateBytesOf(reset).model, StateBytesWithoutPauses(arguments).model);
 }
 
 // The server dies before it has read anything, and the next one is told again.
 TEST_F(StateFault, AStateIsGivenUpAlsoWhereTheServerDiesAtItsStart) {
-  const std::string folder = Interrupted(
-      Plus(OfRounds("12"), {"--set", "cohort.size=40", "--set", "server.durability=commit"}));
+  const std::string folder =
+      Interrupted(Plus(SlowerStateful("scaffold", "14"),
+                       {"--set", "cohort.size=40", "--set", "server.durability=commit"}));
   const std::string copy = folder + "-copy";
   ASSERT_EQ(RunShell("cp -a " + folder + " " + copy).exit, 0);
   const std::vector<std::string> how = {"--state-reset", "7", "--set",
@@ -266,7 +264,7 @@ TEST_F(StateFault, TheStatesOfAnotherRunAreRefused) {
 
 TEST(StateInMemory, NeedsOneWorkerProcessAndCannotBeResumed) {
   const std::vector<std::string> memory =
-      Plus(SmallStateful("scaffold"), {"--set", "state.store=memory", "--set", "local.epochs=8"});
+      Plus(SlowerStateful("scaffold", "24"), {"--set", "state.store=memory"});
   Simulation two("two", Plus(memory, {"--processes", "2"}));
   EXPECT_EQ(two.Wait(), 2);
   EXPECT_THAT(two.output(), AllOf(HasSubstr("workers.processes"), HasSubstr("state.store")));
@@ -287,28 +285,23 @@ TEST(StateInRedis, GivesTheBytesOfTheDiskAlsoWhenKilledAndResumed) {
   if (::access("/usr/bin/redis-server", X_OK) != 0)
     GTEST_SKIP() << "/usr/bin/redis-server is not installed";
   const std::vector<std::string> small =
-      Plus(SmallStateful("scaffold"), {"--set", "run.checkpoint_every=2"});
+      Plus(SmallStateful("scaffold", "16"), {"--set", "run.checkpoint_every=2"});
   const StateBytes disk = StateBytesAfter("disk", small);
   const std::vector<std::string> redis =
       Plus(small, {"--processes", "2", "--slots", "1", "--set", "state.store=redis", "--set",
                    "state.url=spawn"});
   EXPECT_EQ(StateBytesAfter("redis", redis), disk);
-  std::string folder;
-  {
-    // Pauses make its rounds last longer than it takes to kill it in the fourth.
-    Simulation first("first", Plus(redis, {"--set", "emulation.pause_probability=1", "--set",
-                                           "emulation.pause_seconds=0.02"}));
-    ASSERT_TRUE(first.WaitForEvent([](const nlohmann::json& event) {
-      return event["event"] == "round" && event["round"].get<uint32_t>() >= 3;
-    }));
-    const std::vector<pid_t> servers = first.Children("redis-server");
-    EXPECT_EQ(servers.size(), 1u);
-    first.Signal(SIGKILL);
-    EXPECT_NE(first.Wait(), 0);
-    EXPECT_TRUE(AllGone(servers)) << "it must not outlive the run";
-    folder = first.folder();
-  }
-  Simulation second("second", {"--resume", folder});
+  Simulation first("first", Plus(redis, {"--set", "emulation.pause_probability=1", "--set",
+                                         "emulation.pause_seconds=0.08"}));
+  ASSERT_TRUE(first.WaitForEvent([](const nlohmann::json& event) {
+    return event["event"] == "round" && event["round"].get<uint32_t>() >= 3;
+  }));
+  const std::vector<pid_t> servers = first.Children("redis-server");
+  EXPECT_EQ(servers.size(), 1u);
+  first.Signal(SIGKILL);
+  EXPECT_NE(first.Wait(), 0);
+  EXPECT_TRUE(AllGone(servers)) << "it must not outlive the run";
+  Simulation second("second", ResumeWithoutPauses(first));
   ASSERT_EQ(second.Wait(), 0) << second.output();
   EXPECT_EQ(StateBytesOf(second), disk);
 }

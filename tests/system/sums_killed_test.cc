@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -26,11 +28,9 @@ using testing::HasSubstr;
 
 class SumsKilled : public testing::TestWithParam<SumsRule> {
  protected:
-  // A round takes a second and more, so that on any machine a signal finds it open.
+  // A round takes half a second and more, so that on any machine a signal finds it open.
   Settings Slowly(const Settings& more = {}) const {
-    return Plus(Plus(GetParam().settings,
-                     {"emulation.pause_probability=1", "emulation.pause_seconds=0.15"}),
-                more);
+    return Plus(Plus(GetParam().settings, Pauses("0.15")), more);
   }
   std::string Undisturbed(const Settings& more = {}) const {
     Simulation run("undisturbed", WithSettings(config_, Plus(GetParam().settings, more)));
@@ -51,7 +51,7 @@ class SumsKilled : public testing::TestWithParam<SumsRule> {
 
 // A condition for WaitForEvent: parts of the round with so many clients have been accepted, those
 // of all its phases together.
-auto Counted(const Simulation& run, int round, int clients) {
+auto Counted(const Simulation& run, uint32_t round, int clients) {
   return [&run, round, clients](const nlohmann::json&) {
     int counted = 0;
     for (const nlohmann::json& event : run.events()) {
@@ -80,15 +80,25 @@ int DisturbedLaterPhases(const std::string& folder) {
   return disturbed;
 }
 
+// The round that is open at this moment.
+uint32_t OpenRound(const Simulation& run) {
+  uint32_t over = 0;
+  for (const nlohmann::json& event : run.events()) {
+    if (event["event"] == "round") over = std::max(over, event["round"].get<uint32_t>());
+  }
+  return over + 1;
+}
+
 // Each is killed once the first of five clients has counted, of daef's rounds in the second phase.
 TEST_P(SumsKilled, AServerOrWorkerThatIsKilledInARoundChangesNothing) {
-  const std::string undisturbed = Undisturbed();
+  const std::string undisturbed = Undisturbed({"run.rounds=10"});
   for (const char* program : {"macaw-server", "macaw-worker"}) {
     SCOPED_TRACE(program);
-    Simulation run(program, WithSettings(config_, Slowly({"server.durability=commit"}),
-                                         {"--processes", "2", "--slots", "1"}));
+    Simulation run(program,
+                   WithSettings(config_, Slowly({"run.rounds=10", "server.durability=commit"}),
+                                {"--processes", "2", "--slots", "1"}));
     int killed = 0;
-    for (int round = 1; round <= 3; ++round) {
+    for (uint32_t round = 1; killed < 3; round = std::max(round + 1, OpenRound(run))) {
       if (!run.WaitForEvent(Counted(run, round, parts_inside()))) break;
       const std::vector<pid_t> found = run.Children(program);
       if (!found.empty() && ::kill(found[0], SIGKILL) == 0) ++killed;
@@ -102,14 +112,16 @@ TEST_P(SumsKilled, AServerOrWorkerThatIsKilledInARoundChangesNothing) {
 
 // All processes at once, with a checkpoint a round and with a journal.
 TEST_P(SumsKilled, ARunThatIsKilledWholeInARoundGoesOn) {
-  const std::string undisturbed = Undisturbed();
+  const std::string undisturbed = Undisturbed({"run.rounds=24"});
   for (const char* durability : {"checkpoint", "commit"}) {
     SCOPED_TRACE(durability);
     std::string folder;
     {
-      Simulation run(durability,
-                     WithSettings(config_, Slowly({absl::StrCat("server.durability=", durability)}),
-                                  {"--processes", "2", "--slots", "1"}));
+      Simulation run(
+          durability,
+          WithSettings(config_,
+                       Slowly({"run.rounds=24", absl::StrCat("server.durability=", durability)}),
+                       {"--processes", "2", "--slots", "1"}));
       ASSERT_TRUE(run.WaitForEvent(Counted(run, 2, parts_inside()))) << run.output();
       std::vector<pid_t> children = run.Children("macaw-worker");
       for (const pid_t server : run.Children("macaw-server")) children.push_back(server);
@@ -127,17 +139,17 @@ TEST_P(SumsKilled, ARunThatIsKilledWholeInARoundGoesOn) {
 }
 
 TEST_P(SumsKilled, OwnersThatAreKilledComeBackAndChangeNothing) {
-  const Settings all = {"cohort.size=11"};
+  const Settings all = {"cohort.size=11", "run.rounds=9"};
   const std::string undisturbed = Undisturbed(all);
   // All of them work at the same time.
-  Simulation run("owners", WithSettings(config_, Slowly(Plus(all, {"emulation.pause_seconds=0.6"})),
+  Simulation run("owners", WithSettings(config_, Slowly(Plus(all, {"emulation.pause_seconds=0.4"})),
                                         {"--owners", "12"}));
   int killed = 0;
-  for (int round = 1; round <= 3; ++round) {
+  for (uint32_t round = 1; killed < 3; round = std::max(round + 1, OpenRound(run))) {
     if (!run.WaitForEvent(Counted(run, round, has_phases() ? kSumsClients : 2))) break;
     const std::vector<pid_t> workers = run.Children("macaw-worker");
     if (workers.empty()) continue;
-    if (::kill(workers[static_cast<size_t>(round) % workers.size()], SIGKILL) == 0) ++killed;
+    if (::kill(workers[round % workers.size()], SIGKILL) == 0) ++killed;
   }
   ASSERT_EQ(run.Wait(), 0) << run.output();
   EXPECT_GE(killed, 2);
@@ -147,7 +159,8 @@ TEST_P(SumsKilled, OwnersThatAreKilledComeBackAndChangeNothing) {
 // A phase closes without it, and so do those that follow.
 TEST_P(SumsKilled, ARoundClosesWithoutAStoppedOwnerAndIsReplayed) {
   Simulation run("deadline", WithSettings(config_,
-                                          Slowly({"cohort.size=11", "round.deadline=3",
+                                          Slowly({"cohort.size=11", "run.rounds=14",
+                                                  "emulation.pause_seconds=0.4", "round.deadline=3",
                                                   "round.quorum=0.2", "round.present_within=60"}),
                                           {"--owners", "12"}));
   ASSERT_TRUE(run.WaitForEvent(RoundDone(1))) << run.output();
@@ -159,10 +172,10 @@ TEST_P(SumsKilled, ARoundClosesWithoutAStoppedOwnerAndIsReplayed) {
   ::kill(workers[2], SIGCONT);
   ASSERT_TRUE(closed) << run.output();
   ASSERT_EQ(run.Wait(), 0) << run.output();
-  const auto replay =
-      RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", run.folder(), "-again"));
+  const auto replay = RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", run.folder(),
+                                            "-again --set emulation.pause_probability=0"));
   EXPECT_EQ(replay.exit, 0) << replay.text;
-  EXPECT_THAT(replay.text, HasSubstr("same       4 rounds, and the same model: " + run.digest()));
+  EXPECT_THAT(replay.text, HasSubstr("same       14 rounds, and the same model: " + run.digest()));
 }
 
 // Devices that enrol and train over TLS; one is killed and enrols again.
@@ -195,7 +208,7 @@ TEST(Ridge, CountsTheRowsOfAnOwnerTwiceThatHasForgottenThatItCame) {
   Simulation run("memory",
                  WithSettings(config,
                               {"algorithm.name=ridge", R"(model.layers=["linear 3"])",
-                               "cohort.size=11", "run.rounds=6", "state.store=memory",
+                               "cohort.size=11", "run.rounds=30", "state.store=memory",
                                "emulation.pause_probability=1", "emulation.pause_seconds=0.3"},
                               {"--owners", "12", "--processes", "1"}));
   ASSERT_TRUE(run.WaitForEvent(RoundDone(2))) << run.output();

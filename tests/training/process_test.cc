@@ -256,9 +256,9 @@ TEST_F(OwnersProgram, ThatDiesLeavesItsClientOutAndIsStartedAgain) {
 
 TEST_F(OwnersProgram, ThatTakesTooLongIsKilledAndStartedAgain) {
   TrainerSetup setup = Setup("plain");
-  setup.backend.program.turn_seconds = 0.5;
+  setup.backend.program.turn_seconds = 5;
   const auto trainer = Make(setup);
-  EXPECT_THAT(Fault(*trainer, 3), HasSubstr("longer than 0.5 s (workers.turn_seconds)"));
+  EXPECT_THAT(Fault(*trainer, 3), HasSubstr("longer than 5 s (workers.turn_seconds)"));
   EXPECT_TRUE(Turn(*trainer, 0).ok());
 }
 

@@ -100,7 +100,7 @@ TEST_F(Declining, NodesWorkAgainByThemselvesAndMeanwhileNoRoundIsUsedUp) {
   const std::string idle = folder_ / "idle";
   const AcceptConfig when_idle{.run_when = {"test", "-e", idle}, .run_when_every = 0.01};
   StartOther(when_idle,
-             /*pause=*/0.05);  // so that the run is not over before the phone looks again
+             /*pause=*/0.5);  // so that the run is not over before the phone looks again
   DeclinedLink link(*link_);
   link.after_two_refusals = [&] { std::ofstream(idle) << "yes"; };
   const absl::Status status = Work(link, {.name = "phone-7", .accept = when_idle}, 0);

@@ -239,7 +239,7 @@ TEST(WorkerLink, RegistersAgainWhenTheServerHasForgottenIt) {
   const Result undisturbed = RunWith(*dataset, {.slots = 2});
   const TemporaryFolder folder;
   server::Options options = OptionsOf(SyntheticRun(*dataset, 4), folder.path());
-  options.config.lease_timeout = 1;  // what the forgotten session held comes back by itself
+  options.config.lease_timeout = 5;  // what the forgotten session held comes back by itself
   const auto server = StartServer(std::move(options));
   BrokenLink link(fleet::MakeLocalLink(*server));
   link.forget_at = 3;
