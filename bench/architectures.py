@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    frame.refuse_part(parser, options, {"--only": bool(options.only)})
     warnings.simplefilter("ignore")
     rows = []
     for name, (make, data) in MODELS.items():

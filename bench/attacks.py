@@ -9,18 +9,22 @@ client that is honest at every fraction. Needs no package beside Python's own.
   ./dev bench attacks --write                             all tables, into results/attacks.md
   ./dev bench attacks --rules "fedavg;krum" --attacks alie --rounds 10     a part of it, printed only
 
-Runs that are in --out already are not made again, so an interrupted table continues.
+Runs that are in --out already with the same settings are not made again, so an interrupted table continues.
 """
 
-import concurrent.futures
+import functools
 import math
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 
 import frame
+from record import digest_of_settings
+from recorded import side_by_side
 
+ROUNDS = 30  # of the page
 CLIENTS = 20
 FRACTIONS = [0, 0.1, 0.2, 0.3, 0.45, 0.55]
 # A rule's parameters, and the largest fraction that it is made for. Behind a comma: what tells it from others.
@@ -54,6 +58,8 @@ ATTACKS = {
     "backdoor": ({"target": 7, "scale": 4}, {}),
 }
 FAILED = 0.7  # accuracy below this is called a failure
+# What ends a run in which a rule has taken no client's update (server/engine/closing.cc).
+ALL_LEFT_OUT = r"error: round \d+: all \d+ clients had to be left out; "
 MISLED = 0.5  # so is a backdoor's success above this
 CONFIG = f"""
 [data]
@@ -99,13 +105,13 @@ class Bench:
     def last_row(self, rule, attack, fraction):
         """Of the metrics; None: no client's update was taken."""
         name = f"{rule}-{attack}-{fraction}".replace(", ", "-").replace(" = ", "")
-        out = self.folder / "runs" / f"{name}-{self.rounds}"
+        settings = settings_of(rule, attack, fraction, self.rounds)
+        out = self.folder / "runs" / f"{name}-{self.rounds}-{digest_of_settings(CONFIG, settings)[:12]}"
         if not (out / "summary.json").exists():
-            settings = settings_of(rule, attack, fraction, self.rounds)
             command = frame.command(self.macaw, self.folder / "base.toml", out, settings) + ["--force"]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
-                if "every client" in done.stderr or "lost" in done.stderr:
+                if re.search(ALL_LEFT_OUT, done.stderr):
                     return None
                 sys.exit(f"{' '.join(command)}\n{done.stderr}")
         return frame.Run(out).metrics()[-1]
@@ -149,7 +155,7 @@ def table(rows, attack, rules):
 
 
 def main():
-    parser = frame.parser(__doc__, rounds=30, repeat=1)
+    parser = frame.parser(__doc__, rounds=ROUNDS, repeat=1)
     parser.add_argument("--rules", default=";".join(RULES), help="separated by semicolons")
     parser.add_argument("--attacks", default=";".join(ATTACKS), help="separated by semicolons")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one slot each")
@@ -160,10 +166,12 @@ def main():
     for word, known in [(rule, RULES) for rule in rules] + [(attack, ATTACKS) for attack in attacks]:
         if word not in known:
             sys.exit(f"there is no '{word}' here; known: {', '.join(known)}")
+    part = {"--rules": set(rules) != set(RULES), "--attacks": set(attacks) != set(ATTACKS)}
+    frame.refuse_part(parser, options, {**part, "--rounds": options.rounds != ROUNDS})
     bench = Bench(options.macaw, options.out, options.rounds)
     jobs = [(rule, attack, f) for attack in attacks for rule in rules for f in FRACTIONS]
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        rows = dict(zip(jobs, pool.map(lambda job: bench.last_row(*job), jobs)))
+    found = side_by_side([functools.partial(bench.last_row, *job) for job in jobs], options.jobs)
+    rows = dict(zip(jobs, found, strict=True))
     settings = [
         f"- {rule}"
         + (": " + ", ".join(f"{k} = {v}" for k, v in RULES[rule][0].items()) if RULES[rule][0] else "")

@@ -13,7 +13,8 @@ The images are those of examples/data/mnist, or of another folder with the files
 entry is not made again; entries count while their scenario is as it was. --only: claims whose row
 has the text. --rounds: tries, which leave no entries. --check: makes the runs with entries again,
 adds nothing, and ends with 1 if a run on the same data with the same arithmetic has another model.
---again: runs with entries, too. The table is made of the entries: --table-only makes no runs,
+--again: runs with entries, too; without it a run on other images than those of its scenario's
+entries gets none. The table is made of the entries: --table-only makes no runs,
 --write puts it into docs/claims.md.
 """
 
@@ -32,7 +33,7 @@ import frame
 from papers import drift, evenness, hostile, networks, personal
 from papers.claim import Claim, Made, Metric, Scenario
 from record import Entry, Record, digest_of_files, digest_of_settings
-from recorded import Cells, Work, arguments, do_all, say, when, where
+from recorded import Cells, Work, arguments, data_of, do_all, say, when, where
 
 CLAIMS: list[Claim] = [
     claim for module in (personal, networks, evenness, hostile, drift) for claim in module.CLAIMS
@@ -63,7 +64,8 @@ def cells_of(claims: Iterable[Claim]) -> Cells[Measured]:
     """Of all ways of the claims' scenarios. Other metrics make another cell of it."""
     settings = {
         cell_of(scenario, way): digest_of_settings(
-            scenario.config, [*words, *(f"measure {metric}" for metric in scenario.metrics)]
+            scenario.config,
+            [*words, *(metric.words(name) for name, metric in scenario.metrics.items())],
         )
         for scenario in scenarios_of(claims)
         for way, words in scenario.ways.items()
@@ -92,6 +94,11 @@ class Trained(Work[Measured]):
             return super().draw()
         drawn = list(self.scenario.drawn(self.seed, self.images, self.folder))
         return drawn, digest_of_files(drawn, self.folder)
+
+    def beside(self) -> list[str]:
+        ways = self.scenario.ways
+        mine = data_of(ways[self.way])
+        return [cell_of(self.scenario, way) for way in ways if data_of(ways[way]) == mine]
 
     def config(self) -> str:
         return self.scenario.config.replace("{images}", str(self.images))

@@ -109,6 +109,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    frame.refuse_part(parser, options, {"--only": bool(options.only)})
     options.config = frame.ROOT / "examples/mnist10k.toml"
     rows: list[list[str]] = []
     first: list[dict[str, float]] = []

@@ -197,6 +197,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    frame.refuse_part(parser, options, {"--only": bool(options.only)})
     if options.table in ("cifar", "resnet") and not options.images:
         parser.error(f"--table {options.table} needs --images FILE.npz")
     rows, dense = [], 0.0

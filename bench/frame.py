@@ -39,6 +39,17 @@ def parser(doc: str | None, rounds: int, repeat: int = 3) -> argparse.ArgumentPa
     return made
 
 
+def refuse_part(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, parts: Mapping[str, bool]
+) -> None:
+    """--write replaces a whole table. `parts`: whether each option leaves rows of it out."""
+    if options.write and (given := [word for word, is_part in parts.items() if is_part]):
+        parser.error(
+            f"--write replaces the whole table and {' and '.join(given)} makes a part of it: "
+            "leave one of them out"
+        )
+
+
 class Run:
     """What a run left in its folder, read."""
 

@@ -109,6 +109,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    frame.refuse_part(parser, options, {"--only": bool(options.only)})
     about, rows = frame.heading(), []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -326,6 +326,9 @@ class Trained(Work[Learned]):
         super().__init__(bench.cells, cell, seed, bench.options, bench.folder, bench.tried)
         self.bench, self.keys = bench, bench.keys(way, rate)
 
+    def beside(self) -> Iterable[str]:
+        return self.bench.cells.settings
+
     def config(self) -> str:
         return self.bench.config("clients")
 

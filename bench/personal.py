@@ -15,9 +15,11 @@ A `macaw sweep` for each. Personal accuracy: each client's own test rows, at the
 gives the client (the client's own where it has one, else the common one). Common accuracy: the same
 rows, at the common model. Worst: the mean over the worst tenth of the clients, personal. All in
 percent, mean ± standard deviation over seeds. --write puts the tables into results/personal.md.
-Runs that are in --out already are not made again. --rounds: fewer, to try it. --repeat: seeds.
+Runs that are in --out already are not made again. --rounds: fewer, to try it, not to be written.
+--repeat: seeds.
 """
 
+import csv
 import dataclasses
 import json
 import pathlib
@@ -26,6 +28,7 @@ import subprocess
 import sys
 
 import frame
+from record import digest, locked
 
 sys.path.insert(0, str(frame.ROOT / "tests/oracle"))
 from speakers import write as play_by_speaker  # noqa: E402
@@ -117,17 +120,18 @@ def toml(value) -> str:
 def runs_of(scenario: str, options, folder: pathlib.Path) -> list[dict]:
     """The summaries of all runs of a scenario."""
     what = SCENARIOS[scenario]
-    base = what.base
+    base, place = what.base, folder
     if scenario == "speakers":
         if options.speakers is None:
             sys.exit("scenario speakers needs a text: --speakers FILE")
-        base = base.replace("SPEAKERS", str(speakers(folder, options.speakers)))
+        place = speakers(folder, options.speakers)
+        base = base.replace("SPEAKERS", str(place))
     apart = {rule["name"]: (rule, settings) for rule, settings in what.apart}
     baselines = [name for name in ("local", "pooled") if name not in apart]
     rounds = {"run.rounds": what.rounds}
-    found = sweep(folder / scenario, base, what.rules, baselines, rounds, options)
+    found = sweep(place / scenario, base, what.rules, baselines, rounds, options)
     for name, (rule, settings) in apart.items():
-        out = folder / f"{scenario}-{name}"
+        out = place / f"{scenario}-{name}"
         found += sweep(out, base, [rule], [], rounds | settings, options)
     return found
 
@@ -145,14 +149,28 @@ def sweep(out: pathlib.Path, base: str, rules: list[dict], baselines: list[str],
         "[base]\n" + base.replace("\n[", "\n[base.")
     )
     subprocess.run([options.macaw, "sweep", file, "--out", out], check=True, stdout=sys.stderr)
-    return [json.loads(f.read_text()) for f in sorted(out.glob("runs/*/summary.json"))]
+    return [json.loads((run / "summary.json").read_text()) for run in listed(out)]
+
+
+def listed(out: pathlib.Path) -> list[pathlib.Path]:
+    """The runs that the sweep's table names: the folder keeps those of earlier sweeps, too."""
+    with (out / "table.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    return [
+        out / f"runs/{line['configuration']}-seed{seed}"
+        for line in lines
+        for seed in line["seeds"].split()
+    ]
 
 
 def speakers(folder: pathlib.Path, play: pathlib.Path) -> pathlib.Path:
     """Those with 30 rows or more, 30 % of them test rows."""
-    made = folder / "speakers"
-    if not made.exists():
-        play_by_speaker(play, made, test=0.3, least=30)
+    made = folder / f"speakers-{digest(play.read_bytes())[:12]}"
+    made.mkdir(exist_ok=True)
+    with locked(made):
+        if not (made / "whole").exists():
+            play_by_speaker(play, made, test=0.3, least=30)
+            (made / "whole").touch()
     return made
 
 
@@ -206,6 +224,8 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, default=frame.ROOT / "build/personal")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    part = {"SCENARIO": set(options.scenarios) != set(SCENARIOS), "--rounds": bool(options.rounds)}
+    frame.refuse_part(parser, options, part)
     folder = options.out / (str(options.rounds) if options.rounds else "full")
     folder.mkdir(parents=True, exist_ok=True)
     tables = [table(name, runs_of(name, options, folder)) for name in options.scenarios]

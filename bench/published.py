@@ -12,7 +12,8 @@
 
 --images: a folder with the four files of MNIST; --cifar: an .npz of x_train, y_train, x_test,
 y_test. A finished run becomes an entry of results/published/TABLE.jsonl (record.py), and a run with
-an entry is not made again. An entry counts while its cell has the settings that it had. Each run
+an entry is not made again. An entry counts while its cell has the settings that it had. A run
+on other data than those of the entries beside it gets no entry, unless --again says so. Each run
 has a folder under --runs, where one that was cut goes on. Seed after seed, so that a table of one
 seed comes first. --jobs: runs at a time, a core each. --only: the cell of this name, or all cells
 whose row or column has the text. --rounds: tries, which leave no entries.
@@ -39,7 +40,7 @@ from typing import Any
 
 import frame
 from record import Entry, Record, digest_of_files, digest_of_settings
-from recorded import Cells, Work, arguments, do_all, say, when, where
+from recorded import Cells, Work, arguments, data_of, do_all, say, when, where
 from tables import flower_cifar, flower_mnist, niid_cifar, pfl_cifar, stragglers
 from tables.table import Cell, Published, Table
 
@@ -80,6 +81,10 @@ class Made(Work[Entry]):
         drawn = list(self.table.drawn(self.of, self.seed, self.rows, self.folder))
         return drawn, digest_of_files(drawn, self.folder)
 
+    def beside(self) -> list[str]:
+        mine = data_of(self.of.settings)
+        return [cell.name for cell in self.table.cells if data_of(cell.settings) == mine]
+
     def config(self) -> str:
         return self.table.config.replace("{data}", str(self.rows))
 
@@ -109,7 +114,8 @@ def figure(table: Table, entry: Entry) -> float:
 
 def difference(ours: list[float], published: Published) -> tuple[str, str]:
     """The difference, with half of its 95 % interval by Welch's t, and whether 0 is within."""
-    text = f"{statistics.mean(ours) - published.mean:+.2f}"
+    found = statistics.mean(ours) - published.mean
+    text = f"{found:+.2f}"
     if len(ours) < 2 or published.deviation is None or published.seeds < 2:
         return text, "–"
     parts = [
@@ -118,10 +124,10 @@ def difference(ours: list[float], published: Published) -> tuple[str, str]:
     ]
     square = sum(part for part, _ in parts)
     if square == 0:
-        return text, "yes" if float(text) == 0 else "no"
+        return text, "yes" if math.isclose(found, 0, abs_tol=1e-9) else "no"
     freedom = int(square**2 / sum(part**2 / degrees for part, degrees in parts))
     half = frame.student(max(1, freedom)) * math.sqrt(square)
-    return f"{text} ± {half:.2f}", "yes" if abs(float(text)) <= half else "no"
+    return f"{text} ± {half:.2f}", "yes" if abs(found) <= half else "no"
 
 
 def row(table: Table, cell: Cell, entries: Iterable[Entry]) -> list[str] | None:
@@ -145,12 +151,15 @@ def row(table: Table, cell: Cell, entries: Iterable[Entry]) -> list[str] | None:
 
 
 def about(table: Table, entries: Iterable[Entry]) -> str:
-    """The command, and when and where the rows were made."""
+    """The command, when and where the rows were made, and whether all of the command have run."""
     mine = list(entries)
     what = {"images": "--images MNIST", "cifar": "--cifar cifar10.npz"}[table.data]
     seeds = max(one.seed for one in mine)
     command = f"./dev bench published {table.name} {what} --seeds {seeds} --write"
-    return f"`{command}`; {when(mine)}, a core of {where(mine)} a run, beside other work"
+    text = f"`{command}`; {when(mine)}, a core of {where(mine)} a run, beside other work"
+    if len(mine) < seeds * len({one.cell for one in mine}):
+        text += f"; a row with fewer than {seeds} seeds has not had all its runs yet"
+    return text
 
 
 def text_of(table: Table) -> str | None:

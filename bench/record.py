@@ -101,6 +101,13 @@ def digest_of_settings(config: str, settings: Iterable[str]) -> str:
     return digest(json.dumps([tomllib.loads(config), sorted(settings)], sort_keys=True))
 
 
+def digest_of_input(file: pathlib.Path) -> str:
+    """As in the "inputs" of a run's summary (cli/config/inputs.cc), of a file up to 64 MiB."""
+    data = file.read_bytes()
+    text = len(data).to_bytes(8, "little") + data
+    return hashlib.blake2b(text, digest_size=32).hexdigest()[:16]
+
+
 def digest_of_files(settings: Iterable[str], folder: pathlib.Path) -> str:
     """Of KEY=VALUE, where a value in the folder stands for that file's bytes."""
     words = []

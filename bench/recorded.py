@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import json
 import pathlib
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Generic
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 import frame
-from record import Entry, Kind, Record, digest, locked
+from record import Entry, Kind, Record, digest, digest_of_input, locked
 
 ANOTHER = ", ANOTHER MODEL"
+Found = TypeVar("Found")
 
 
 def arguments(parser: argparse.ArgumentParser, runs: pathlib.Path) -> None:
@@ -83,7 +86,6 @@ class Work(Generic[Kind]):
         again = "-again" if options.again or options.check else ""
         of_seed = f"{seed}-{cells.settings[cell][:12]}{tried and '-' + tried}{again}"
         self.folder = runs.resolve() / cells.name / frame.name_of_file(cell) / of_seed
-        self.run = self.folder / "run"
 
     def draw(self) -> tuple[list[str], str]:
         """The settings that the seed decides, and their digest (digest_of_files)."""
@@ -105,6 +107,10 @@ class Work(Generic[Kind]):
         """What the table compares, to be said of a run that has finished."""
         raise NotImplementedError
 
+    def beside(self) -> Iterable[str]:
+        """The cells whose runs of the same seed and drawing have the same data."""
+        return [self.cell]
+
     def do(self) -> Kind | None:
         """The entry, which is there, or which the run leaves. Another process may have made it.
 
@@ -120,18 +126,22 @@ class Work(Generic[Kind]):
     def make(self, before: Kind | None) -> Kind:
         """Makes the run, or goes on with one that was cut, and adds its entry."""
         options = self.options
+        files = {file: digest_of_input(file) for file in self.folder.iterdir() if file.is_file()}
         drawn, digest_of_drawn = self.draw()
+        place = self.place(drawn, digest_of_drawn, files)
         if options.again or options.check:
-            if (self.run / "summary.json").exists():
-                shutil.rmtree(self.run)
+            if (place / "summary.json").exists():
+                shutil.rmtree(place)
         elif before is not None:
             if before.drawn in (None, digest_of_drawn):
                 return before
             say(f"{self.name}: what the seed decides is drawn in another way than recorded: again")
-            shutil.rmtree(self.run, ignore_errors=True)
         settings = [f"run.seed={self.seed}", *self.settings(), *drawn]
-        run = simulate(options.macaw, self.config(), self.run, settings)
+        note(place, options.macaw)
+        run = simulate(options.macaw, self.config(), place, settings)
         now = self.entry(run, self.known(run, digest_of_drawn))
+        if not (options.check or self.tried):
+            self.compare_data(now)
         word = compare(before, now, self.inputs)
         say(f"{self.name}: {self.figure(now)}{word}")
         if options.check:
@@ -142,7 +152,43 @@ class Work(Generic[Kind]):
             self.cells.record.add(now)
         return now
 
+    def place(
+        self, drawn: Sequence[str], digest_of_drawn: str, files: Mapping[pathlib.Path, str]
+    ) -> pathlib.Path:
+        """The run's folder, which names what was drawn: no run of another drawing is taken.
+
+        Earlier runs' folders do not: such a one goes on if it is of this drawing. `files`: what was
+        here before the drawing.
+        """
+        unnamed = self.folder / "run"
+        if not drawn:
+            return unnamed
+        found = self.folder / f"run-{digest_of_drawn[:12]}"
+        return unnamed if not found.exists() and is_of(unnamed, drawn, files) else found
+
+    def compare_data(self, now: Kind) -> None:
+        """Refuses an entry whose data are not those of the entries beside it."""
+        cells = set(self.beside())
+        for one in self.cells.current().values():
+            if (one.seed, one.drawn) != (now.seed, now.drawn) or one.cell not in cells:
+                continue
+            if None in (one.data, now.data) or one.data == now.data:
+                continue
+            words = (f"{self.name}: its data ({str(now.data)[:12]}) are not those of "
+                     f"'{one.cell}' ({str(one.data)[:12]}, {one.day})")  # fmt: skip
+            if not self.options.again:
+                raise RuntimeError(
+                    f"{words}, so it gets no entry: give the files that the table was made of, or "
+                    "make its runs on these with --again"
+                )
+            say(f"{words}: make that one --again, too")
+            return
+
     def known(self, run: frame.Run, drawn: str) -> dict[str, Any]:
+        noted = run.folder.with_suffix(".json")  # runs of earlier programs have none
+        of = json.loads(noted.read_text()) if noted.exists() else {}
+        finished = time.localtime((run.folder / "summary.json").stat().st_mtime)
+        program, commit = run.summary["program"], of.get("commit")
         return dict(
             cell=self.cell,
             seed=self.seed,
@@ -150,12 +196,64 @@ class Work(Generic[Kind]):
             drawn=drawn,
             minutes=run.summary["seconds"] / 60,
             model=run.digest,
-            macaw=run.summary["program"],
+            macaw=f"{program}, {commit}" if commit else program,
             profile=run.summary["profile"],
             data=run.summary["data_digest"],
-            processor=frame.processor(),
-            day=time.strftime("%Y-%m-%d"),
+            processor=of.get("processor") or frame.processor(),
+            day=time.strftime("%Y-%m-%d", finished),
         )
+
+
+def data_of(settings: Iterable[str]) -> list[str]:
+    """Those of KEY=VALUE that decide what data a run has."""
+    keys = ("data.", "partition.", "attack.")
+    return sorted(
+        word for word in settings if word.startswith(keys) or word == "algorithm.name=pooled"
+    )
+
+
+def is_of(run: pathlib.Path, drawn: Iterable[str], files: Mapping[pathlib.Path, str]) -> bool:
+    """Whether the run in this folder has these settings. `files`: digests of those beside it.
+
+    Of a run that was cut, files count as they were before: it goes on with the program's own
+    comparison of the data.
+    """
+    if not (run / "config.toml").exists():
+        return False
+    config = tomllib.loads((run / "config.toml").read_text())
+    done = run / "summary.json"
+    inputs = json.loads(done.read_text()).get("inputs") or {} if done.exists() else None
+    for word in drawn:
+        key, value = word.split("=", 1)
+        found: Any = config
+        for part in key.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+        if str(found) != value:
+            return False
+        file = pathlib.Path(value)
+        if file.is_absolute() and file.parent == run.parent:
+            was = files.get(file) if inputs is None else inputs.get(key)
+            if was != digest_of_input(file):
+                return False
+    return True
+
+
+def note(place: pathlib.Path, macaw: pathlib.Path) -> None:
+    """Writes beside a run that is to be made where it is made and with what program."""
+    if not (place / "summary.json").exists():
+        words = {"processor": frame.processor(), "commit": commit_of(macaw)}
+        place.with_suffix(".json").write_text(json.dumps(words))
+
+
+def commit_of(program: pathlib.Path) -> str:
+    """That of the sources in whose folder the program lies, if git says one; else ""."""
+    words = ["git", "-C", str(program.resolve().parent), "describe", "--always", "--dirty",
+             "--abbrev=12", "--exclude=*"]  # fmt: skip
+    try:
+        done = subprocess.run(words, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def simulate(
@@ -195,13 +293,25 @@ def compare(before: Entry | None, now: Entry, inputs: Mapping[str, str]) -> str:
 
 def do_all(works: Iterable[Work[Kind]], jobs: int = 1) -> list[Kind]:
     """The entries of all, so many at a time, in this order. The first error ends the program."""
+    calls = [one.do for one in works]
+    try:
+        found = side_by_side(calls, jobs)
+    except Exception as error:
+        sys.exit(str(error))
+    return [one for one in found if one is not None]
+
+
+def side_by_side(calls: Iterable[Callable[[], Found]], jobs: int) -> list[Found]:
+    """What all return, so many at a time. After an error or Ctrl-C no other call begins."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        runs = [pool.submit(one.do) for one in works]
-        for one in concurrent.futures.as_completed(runs):
-            if one.exception():
-                pool.shutdown(cancel_futures=True)
-                sys.exit(str(one.exception()))
-    return [found for one in runs if (found := one.result()) is not None]
+        try:
+            runs = [pool.submit(call) for call in calls]
+            for one in concurrent.futures.as_completed(runs):
+                one.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [one.result() for one in runs]
 
 
 def when(entries: Iterable[Entry]) -> str:

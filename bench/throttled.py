@@ -190,6 +190,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--write", action="store_true")
     told = parser.parse_args()
+    frame.refuse_part(parser, told, {"--only": bool(told.only)})
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         sys.exit("throttled: needs root, ip and tc (apt-get install iproute2)")
     about, rows = frame.heading(), []

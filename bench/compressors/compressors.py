@@ -134,6 +134,7 @@ def main() -> None:
     parser.add_argument("--grace", type=Path)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    frame.refuse_part(parser, options, {"FAMILY": set(options.families) != set(FAMILIES)})
     about, rows, without = frame.heading(), [], []
     versions: dict[str, str] = {}
     if options.grace:

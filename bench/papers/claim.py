@@ -31,6 +31,12 @@ class Metric:
     exponent: bool = False  # as 1.2e-03
     # Whether two runs are compared by their quotient; otherwise by their difference, as scaled.
     ratio: bool = False
+    # Of `of`. Another version makes other cells: count it up where a run's number would be another.
+    version: int = 1
+
+    def words(self, name: str) -> str:
+        """What a cell's settings say of it; nothing of the first version."""
+        return f"measure {name}" + ("" if self.version == 1 else f", version {self.version}")
 
     @property
     def form(self) -> str:

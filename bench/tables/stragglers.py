@@ -42,11 +42,9 @@ def cells() -> list[Cell]:
     found = []
     for share in ("0", "0.5", "0.9"):
         for rule, settings in RULES.items():
+            if share == "0" and "dropped" in rule:  # there is none to drop
+                continue
             more = [f"cohort.straggler_fraction={share}"] if share != "0" else []
-            if share == "0":
-                settings = [s for s in settings if "straggler" not in s]
-                if "dropped" in rule:  # there is none to drop
-                    continue
             row = f"{100 * float(share):.0f} % stragglers"
             found.append(Cell(row, rule, [*settings, *more], None))
     # One setting changed at a time.

@@ -319,6 +319,15 @@ class Table(unittest.TestCase):
             _, said = self.table_only()
         self.assertIn("which has other settings now", said)
 
+    def test_another_version_of_a_metric_makes_another_cell(self):
+        self.add("fedavg", 1, 0.5)
+        self.add("fedprox", 1, 0.5)
+        self.assertEqual(self.table_only()[1].count("not used"), 0)
+        counted = dataclasses.replace(TOY.metrics["accuracy"], version=2)
+        other = dataclasses.replace(TOY, metrics={**TOY.metrics, "accuracy": counted})
+        with mock.patch.object(claims, "CLAIMS", [dataclasses.replace(MORE, scenario=other)]):
+            self.assertIn("which has other settings now", self.table_only()[1])
+
     def test_tries_are_neither_compared_nor_written(self):
         for word in ("--again", "--check", "--write"):
             code, _, said = self.call("--rounds", "1", word)

@@ -17,6 +17,7 @@ BUILD = Path(os.environ.get("MACAW_BUILD", SOURCE / "build"))
 sys.path.insert(0, str(SOURCE / "bench"))
 import published  # noqa: E402
 import record  # noqa: E402
+import recorded  # noqa: E402
 from tables.table import Cell, Published, Table  # noqa: E402
 
 CONFIG = """
@@ -143,13 +144,34 @@ class Page(Folder):
         code, out, said = self.call("--table-only", "--write")
         self.assertEqual((code, said), (0, ""))
         self.assertIn("| IID | FedAvg | 50.00 (± 1.00) | 25.00 ± ", out)
-        self.assertIn("2026-01-02 to 2026-03-04, a core of P, Q a run", out)
+        self.assertIn("2026-01-02 to 2026-03-04, a core of P, Q a run, beside other work\n", out)
         self.assertNotIn("FedProx", out)
         self.assertNotIn(str(self.folder), out)
         page = (self.folder / "page.md").read_text()
         self.assertIn("| IID | FedAvg |", page)
         self.assertTrue(page.endswith("\n\n## Next\nkept\n"))
         self.assertNotIn("old", page)
+
+    def test_says_that_some_rows_have_fewer_seeds_than_the_command(self):
+        self.file.add(entry())
+        self.file.add(entry(seed=2))
+        prox = published.cells_of(table()).settings["IID, FedProx"]
+        self.file.add(entry(cell="IID, FedProx", settings=prox))
+        _, out, _ = self.call("--table-only")
+        self.assertIn("--seeds 2 --write`; ", out)
+        self.assertIn("; a row with fewer than 2 seeds has not had all its runs yet\n", out)
+
+    def test_equal_is_of_the_numbers_and_not_of_their_roundings(self):
+        # A difference of 0.004 rounds to 0.00, and half of its interval is smaller.
+        ours = [50.0039, 50.004, 50.0041]
+        text, equal = published.difference(ours, Published(50.0, 0.0001, seeds=3))
+        self.assertEqual((text, equal), ("+0.00 ± 0.00", "no"))
+        # 0.346 is within 0.3487, which 0.35 would not be.
+        ours = [50.346 - 0.1404, 50.346, 50.346 + 0.1404]
+        text, equal = published.difference(ours, Published(50.0, 0.0, seeds=3))
+        self.assertEqual((text, equal), ("+0.35 ± 0.35", "yes"))
+        self.assertEqual(published.difference([50.3] * 3, Published(50.3, 0.0, seeds=3))[1], "yes")
+        self.assertEqual(published.difference([50.301] * 3, Published(50.3, 0.0, seeds=3))[1], "no")
 
     def test_names_entries_of_cells_that_have_changed(self):
         self.file.add(entry())
@@ -166,11 +188,13 @@ class Page(Folder):
         entries = self.file.entries()
         self.assertEqual(len(entries), 2)
         one = entries["IID, FedAvg", 1]
-        path = next(self.folder.glob("runs/toy/IID__FedAvg/1-*/run/summary.json"))
+        [path] = self.folder.glob("runs/toy/IID__FedAvg/1-*/run-*/summary.json")
+        self.assertEqual(path.parent.name, f"run-{one.drawn[:12]}")
         summary = json.loads(path.read_text())
+        commit = recorded.commit_of(BUILD / "bin/macaw")
         self.assertEqual((one.model, one.last, one.macaw),
                          (summary["model_digest"], summary["final"]["test_accuracy"],
-                          summary["program"]))  # fmt: skip
+                          ", ".join([summary["program"], *filter(None, [commit])])))  # fmt: skip
         # Neither the runs nor the program are needed for them any more.
         again = self.call("--seeds", "1", macaw="/there/is/none")
         self.assertEqual(again[:2], (0, out))
@@ -206,6 +230,13 @@ class Page(Folder):
         self.assertEqual((code, out), (0, ""), said)
         self.assertEqual(self.file.entries(), {})
         self.assertIn("toy: IID, FedAvg, seed 1: ", said)
+
+
+class Repository(unittest.TestCase):
+    def test_entries_are_of_cells_as_they_are(self):
+        for one in published.TABLES.values():
+            cells = published.cells_of(one)
+            self.assertEqual(cells.current(), cells.record.entries(), one.name)
 
 
 if __name__ == "__main__":
