@@ -362,6 +362,7 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   if (arguments.resume_if_begun) arguments.resume |= server::HasBegun(arguments.run_dir);
+  if (!arguments.resume) arguments.state_reset.clear();  // nothing has begun: there are no states
   if (arguments.config.empty() && arguments.resume) arguments.config = arguments.kept_config();
   if (!standing.folder.empty()) return StandWith(arguments, std::move(standing));
   if (arguments.run_dir.empty() || arguments.config.empty()) {

@@ -28,11 +28,16 @@ bool MayBeTaken(const std::string& name) {
 absl::StatusOr<ResultsFolder> ResultsFolder::Make(const std::string& folder) {
   ResultsFolder made(folder);
   std::error_code error;
-  fs::remove_all(made.part_, error);
-  if (fs::exists(folder, error) && !fs::is_empty(folder, error)) {
+  const auto refused = [&] {
     return absl::AlreadyExistsError(
         absl::StrCat(folder, " is not empty: give a new folder with --to"));
+  };
+  made.was_there_ = fs::exists(folder, error);
+  if (made.was_there_ && !fs::is_directory(folder, error)) return refused();
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().filename() != kPart) return refused();
   }
+  fs::remove_all(made.part_, error);
   return made;
 }
 
@@ -44,6 +49,7 @@ ResultsFolder::ResultsFolder(ResultsFolder&& other) noexcept
       size_(other.size_),
       written_(other.written_),
       names_(std::move(other.names_)),
+      was_there_(other.was_there_),
       made_(std::exchange(other.made_, false)) {}
 
 ResultsFolder::~ResultsFolder() {
@@ -51,7 +57,7 @@ ResultsFolder::~ResultsFolder() {
   file_.reset();
   std::error_code ignored;
   fs::remove_all(part_, ignored);
-  fs::remove(folder_, ignored);  // if it is empty
+  if (!was_there_) fs::remove(folder_, ignored);  // if it is empty
 }
 
 absl::Status ResultsFolder::Take(const admin::ResultPiece& piece) {
@@ -83,9 +89,12 @@ absl::StatusOr<std::vector<std::string>> ResultsFolder::Finish() {
   for (const fs::path& entry : entries) {
     if (!error) fs::rename(entry, fs::path(folder_) / entry.filename(), error);
   }
-  if (!error) fs::remove(part_, error);
-  if (error) return absl::UnavailableError(absl::StrCat(folder_, ": ", error.message()));
-  made_ = false;
+  made_ = false;  // what cannot be moved stays there
+  if (error) {
+    return absl::UnavailableError(absl::StrCat(folder_, ": ", error.message(),
+                                               ". All files have come; some are still in ", part_));
+  }
+  fs::remove(part_, error);
   return names_;
 }
 

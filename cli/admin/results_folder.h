@@ -12,9 +12,11 @@
 
 namespace macaw::cli {
 
+inline constexpr char kPart[] = ".macaw-part";
+
 // Writes the files of a run, as their pieces come from a server, into a folder. They are there when
-// all have come: until then they are in `.part` in the folder, and what a fetch that was cut has
-// left there makes room for the next one.
+// all have come: until then they are in kPart in the folder, and what a fetch that was cut has left
+// there makes room for the next one.
 class ResultsFolder {
  public:
   // The folder is made with its first file. kAlreadyExists: it is not empty.
@@ -27,14 +29,15 @@ class ResultsFolder {
 
  private:
   explicit ResultsFolder(std::string folder)
-      : folder_(std::move(folder)), part_(folder_ + "/.part") {}
+      : folder_(std::move(folder)), part_(folder_ + "/" + kPart) {}
   absl::Status Close();
 
   std::string folder_, part_, name_;
   std::optional<AtomicFile> file_;
   uint64_t size_ = 0, written_ = 0;
   std::vector<std::string> names_;
-  bool made_ = false;  // `part_`
+  bool was_there_ = false;  // the folder, before anything came
+  bool made_ = false;       // `part_`
 };
 
 }  // namespace macaw::cli

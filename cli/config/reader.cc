@@ -164,8 +164,9 @@ class Reader {
     if (field == by_path_.end()) return ReadEntry(override.key, value);
     // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).
+    const bool is_list = field->second->is_path && value.As<Array>() != nullptr;  // plugins
     const bool is_text = field->second->expected == "a string" || field->second->is_path;
-    if (is_text && value.As<std::string>() == nullptr) value.data = override.value;
+    if (is_text && !is_list && value.As<std::string>() == nullptr) value.data = override.value;
     return ReadEntry(override.key, value);
   }
 

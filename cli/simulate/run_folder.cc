@@ -73,8 +73,8 @@ constexpr char kLockFile[] = ".lock";
 // Whether a run has begun there. Others may have a config.toml, or a node.toml, too: a server's
 // first files show it, or the first line of what its workers read.
 bool HoldsRun(const std::string& path) {
-  if (FileExists(path + "/run-id") || FileExists(path + "/rounds.log"))
-    return FileExists(path + "/config.toml");
+  const bool has_begun = FileExists(path + "/run-id") || FileExists(path + "/rounds.log");
+  if (has_begun && FileExists(path + "/config.toml")) return true;
   std::ifstream file(path + "/node.toml");
   std::string line;
   return std::getline(file, line) && line == kNodeFileHeading;
@@ -122,14 +122,16 @@ bool IsAtOrBelow(const fs::path& path, const fs::path& above) {
   return parted == above.end();
 }
 
-// Returns an error if one of the inputs is among the files that RemoveRun would remove.
+}  // namespace
+
 absl::Status CheckInputsStay(const std::string& path, const std::vector<NamedInput>& inputs) {
+  if (!HoldsRun(path)) return absl::OkStatus();
   std::error_code error;
   for (const NamedInput& input : inputs) {
     const fs::path read = fs::weakly_canonical(input.path, error);
     for (const char* name : kRunFiles) {
       const fs::path file = fs::weakly_canonical(fs::path(path) / name, error);
-      if (read.empty() || file.empty() || !IsAtOrBelow(read, file)) continue;
+      if (read.empty() || file.empty() || !IsAtOrBelow(read, file) || !IsOfRun(file)) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           input.key, " is ", input.path, ", which --force would remove with the run in ", path,
           ": copy it to another folder first, or name another --out"));
@@ -137,6 +139,12 @@ absl::Status CheckInputsStay(const std::string& path, const std::vector<NamedInp
   }
   return absl::OkStatus();
 }
+
+absl::Status MarkAsRun(const std::string& path) {
+  return AtomicWriteFile(path + "/node.toml", absl::StrCat(kNodeFileHeading, "\n"));
+}
+
+namespace {
 
 absl::StatusOr<HeldFolder> Hold(const std::string& path) {
   MACAW_ASSIGN_OR_RETURN(Fd lock, LockFolder(path));

@@ -29,6 +29,13 @@ inline constexpr char kNodeFileHeading[] = "# What the workers of this run read.
 absl::StatusOr<HeldFolder> MakeRunFolder(const std::string& out, const std::string& name,
                                          bool force, const std::vector<NamedInput>& inputs = {});
 
+// Returns an error if one of the inputs is among the files that `force` would remove with the run
+// in this folder. A folder that holds no run loses none.
+absl::Status CheckInputsStay(const std::string& path, const std::vector<NamedInput>& inputs);
+
+// Makes the folder one that holds a run, before its server has begun: `force` may replace it.
+absl::Status MarkAsRun(const std::string& path);
+
 // Opens the folder of a run that is resumed.
 absl::StatusOr<HeldFolder> OpenRunFolder(const std::string& path);
 

@@ -182,6 +182,7 @@ class Run {
     if (own_values) {
       const std::filesystem::path file =
           std::filesystem::path(folder_->path) / "model-init.safetensors";
+      MACAW_RETURN_IF_ERROR(MarkAsRun(folder_->path));
       MACAW_RETURN_IF_ERROR(AtomicWriteFile(file.string(), script_values));
       config_.node.model_init = std::filesystem::absolute(file).lexically_normal().string();
       if (!IsUtf8(config_.node.model_init)) {

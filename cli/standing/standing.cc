@@ -243,7 +243,8 @@ class Runner {
     if (!pause.has_value()) {
       return End(
           QueuedState::kFailed,
-          absl::StrCat(why, "; at ", Counted(starts_.in_vain(), "start"), " without a round"));
+          absl::StrCat(why, "; at ", Counted(starts_.in_vain(), "start"),
+                       " without a round. Put that right and submit it again by another name"));
     }
     Logger("queue").Warning(absl::StrCat("starts_again run=", run_, " ", why));
     again_ = SteadyClock().Now() + *pause;

@@ -23,7 +23,7 @@ class StartPolicy {
   // Records such an end of a run that has done these rounds. Returns how long to wait before the
   // next start, or nothing: the run has failed.
   std::optional<Duration> OnFailure(uint32_t rounds) {
-    in_vain_ = rounds > rounds_ ? 1 : in_vain_ + 1;
+    in_vain_ = rounds > rounds_ ? 0 : in_vain_ + 1;
     rounds_ = std::max(rounds_, rounds);  // a resume may do rounds again
     if (starts_ > 0 && in_vain_ >= starts_) return std::nullopt;
     return kPause;

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config/inputs.h"
 #include "cli/config/reader.h"
 #include "cli/process/lock.h"
 #include "cli/results/result.h"
@@ -46,7 +47,10 @@ absl::Status CheckFree(const SweepFolder& folder, const PreparedSweep& sweep) {
   return absl::OkStatus();
 }
 
-absl::Status RemoveRuns(const SweepFolder& folder, const PreparedSweep& sweep) {
+absl::Status RemoveRuns(const SweepFolder& folder, const PreparedSweep& sweep,
+                        const std::vector<NamedInput>& inputs) {
+  for (const Job& job : sweep.jobs)
+    MACAW_RETURN_IF_ERROR(CheckInputsStay(folder.RunOf(sweep.plan, job.name), inputs));
   for (const Job& job : sweep.jobs) {
     const std::string run = folder.RunOf(sweep.plan, job.name);
     if (IsTaken(run)) MACAW_RETURN_IF_ERROR(MakeRunFolder(run, "", /*force=*/true).status());
@@ -80,6 +84,7 @@ absl::Status AddEarlierSeeds(const SweepFolder& folder, SweepPlan& plan) {
 struct Wanted {
   std::string base;
   bool fixed = false;  // the user gave it
+  std::vector<NamedInput> inputs;
 };
 
 absl::StatusOr<SweepFile> RepeatFile(const SimulateOptions& options, Wanted& wanted) {
@@ -90,6 +95,7 @@ absl::StatusOr<SweepFile> RepeatFile(const SimulateOptions& options, Wanted& wan
   MACAW_ASSIGN_OR_RETURN(file.set, OverridesOf(options, file.base));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(file.base, file.set));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(file.base, file.set, catalogue));
+  wanted.inputs = InputsOf(config);
   wanted.base = options.out.empty() ? config.node.server.out : options.out;
   while (wanted.base.size() > 1 && wanted.base.back() == '/') wanted.base.pop_back();
   wanted.fixed = !wanted.base.empty();
@@ -102,7 +108,7 @@ absl::StatusOr<SweepFile> RepeatFile(const SimulateOptions& options, Wanted& wan
 }  // namespace
 
 absl::StatusOr<HeldSweep> OpenRepeat(const std::string& wanted, bool fixed, bool force,
-                                     PreparedSweep& sweep) {
+                                     PreparedSweep& sweep, const std::vector<NamedInput>& inputs) {
   for (int number = 1;; ++number) {
     const std::string base = number == 1 ? wanted : absl::StrCat(wanted, "-", number);
     const SweepFolder folder(base + kSuffix);
@@ -113,7 +119,7 @@ absl::StatusOr<HeldSweep> OpenRepeat(const std::string& wanted, bool fixed, bool
     MACAW_RETURN_IF_ERROR(MakeDirectories(folder.path()));
     MACAW_ASSIGN_OR_RETURN(Fd lock, TryLockFolder(folder.path()));
     if (lock.open()) {
-      if (force) MACAW_RETURN_IF_ERROR(RemoveRuns(folder, sweep));
+      if (force) MACAW_RETURN_IF_ERROR(RemoveRuns(folder, sweep, inputs));
       MACAW_RETURN_IF_ERROR(AddEarlierSeeds(folder, sweep.plan));
       return HeldSweep{folder, std::move(lock)};
     }
@@ -163,8 +169,9 @@ int Repeat(const SimulateOptions& options) {
   return RunSweep({.read = [&] { return RepeatFile(options, wanted); },
                    .is_known = [](const Job&) { return false; },
                    .open = [&](PreparedSweep& sweep) -> absl::StatusOr<HeldSweep> {
-                     MACAW_ASSIGN_OR_RETURN(HeldSweep held, OpenRepeat(wanted.base, wanted.fixed,
-                                                                       options.force, sweep));
+                     MACAW_ASSIGN_OR_RETURN(
+                         HeldSweep held, OpenRepeat(wanted.base, wanted.fixed, options.force, sweep,
+                                                    wanted.inputs));
                      file = held.folder.path() + ".json";
                      return held;
                    },

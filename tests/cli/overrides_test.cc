@@ -49,6 +49,12 @@ TEST(Overrides, APathMayLookLikeANumber) {
   EXPECT_THAT(config->node.server.out, HasSubstr("2024"));
 }
 
+TEST(Overrides, PathsMayBeAList) {
+  const auto config = Parse(kMinimal, {"plugins=[\"a.so\", \"b.so\"]"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->node.plugins.size(), 2u);
+}
+
 TEST(Overrides, AreFoundInTables) {
   const auto document = ParseDocument("[data]\nsource = \"csv\"\npath = \"a.csv\"\n", "file", "/");
   ASSERT_TRUE(document.ok()) << document.status();

@@ -141,7 +141,9 @@ TEST(StartPolicy, GivesUpARunThatNoStartBringsFurther) {
   EXPECT_EQ(policy.OnFailure(0), StartPolicy::kPause);
   EXPECT_EQ(policy.OnFailure(0), StartPolicy::kPause);
   EXPECT_EQ(policy.OnFailure(2), StartPolicy::kPause) << "it has done rounds";
+  EXPECT_EQ(policy.in_vain(), 0u);
   EXPECT_EQ(policy.OnFailure(1), StartPolicy::kPause) << "these are done again";
+  EXPECT_EQ(policy.OnFailure(2), StartPolicy::kPause);
   EXPECT_EQ(policy.OnFailure(2), std::nullopt);
   EXPECT_EQ(policy.in_vain(), 3u);
   StartPolicy endless(0);

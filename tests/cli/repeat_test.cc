@@ -149,6 +149,21 @@ TEST_F(RepeatTest, AnotherExperimentWhereTheUserNamedTheFolderIsRefusedWithTheDi
   EXPECT_TRUE(Open(kScaffold, /*fixed=*/true, /*force=*/true).ok());
 }
 
+TEST_F(RepeatTest, NoRunIsRemovedWhoseFileTheNewOnesRead) {
+  ASSERT_TRUE(Open(kFedAvg).ok());
+  WriteRun("exp-seed1", 1);
+  const std::string model = WriteRun("exp-seed2", 2) + "/model.safetensors";
+  folder_.Write("exp-seed2/model.safetensors", "x");
+  PreparedSweep sweep = SweepOf(kScaffold);
+  EXPECT_THAT(
+      OpenRepeat(folder_ / "exp", /*fixed=*/true, /*force=*/true, sweep, {{"model.init", model}})
+          .status()
+          .message(),
+      HasSubstr("--force would remove"));
+  EXPECT_TRUE(FileExists(model));
+  EXPECT_TRUE(FileExists(folder_ / "exp-seed1/summary.json"));
+}
+
 TEST_F(RepeatTest, TheSameExperimentBegunAtOneMomentTakesTheNextName) {
   const auto first = Open(kFedAvg);
   {

@@ -46,8 +46,8 @@ TEST(ResultsFolder, CanBeFetchedAgainAfterACut) {
   }
   EXPECT_FALSE(std::filesystem::exists(to));
   // What is left of a process that was killed.
-  std::filesystem::create_directories(to + "/.part/models");
-  folder.Write("run/.part/stale", "x");
+  std::filesystem::create_directories(to + "/" + kPart + "/models");
+  folder.Write(std::string("run/") + kPart + "/stale", "x");
   ResultsFolder again = *ResultsFolder::Make(to);
   ASSERT_TRUE(again.Take({.file = "models/0", .size = 1, .data = "x"}).ok());
   ResultsFolder moved = std::move(again);
@@ -55,7 +55,7 @@ TEST(ResultsFolder, CanBeFetchedAgainAfterACut) {
   EXPECT_THAT(*moved.Finish(), ElementsAre("models/0", "a"));
   EXPECT_EQ(*ReadFile(to + "/a"), "one");
   EXPECT_EQ(*ReadFile(to + "/models/0"), "x");
-  EXPECT_FALSE(std::filesystem::exists(to + "/.part"));
+  EXPECT_FALSE(std::filesystem::exists(to + "/" + kPart));
   EXPECT_FALSE(FileExists(to + "/stale"));
 }
 
@@ -71,6 +71,20 @@ TEST(ResultsFolder, IsNew) {
   const testing_support::TemporaryFolder folder;
   folder.Write("file", "");
   EXPECT_TRUE(absl::IsAlreadyExists(ResultsFolder::Make(folder.path()).status()));
+}
+
+TEST(ResultsFolder, LeavesARefusedFolderAndAnEmptyOneAsTheyWere) {
+  const testing_support::TemporaryFolder folder;
+  const std::string left = folder.Write(std::string("full/") + kPart + "/left", "x");
+  folder.Write("full/file", "");
+  EXPECT_TRUE(absl::IsAlreadyExists(ResultsFolder::Make(folder / "full").status()));
+  EXPECT_TRUE(FileExists(left));
+  std::filesystem::create_directory(folder / "empty");
+  {
+    ResultsFolder cut = *ResultsFolder::Make(folder / "empty");
+    ASSERT_TRUE(cut.Take({.file = "a", .size = 5, .data = "one"}).ok());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "empty"));
 }
 
 }  // namespace

@@ -108,6 +108,24 @@ TEST_F(ForcedFolder, IsRefusedWhereTheRunReadsWhatWouldBeRemoved) {
   EXPECT_TRUE(Force("run", stay).ok());
 }
 
+// A run of a TorchScript module that was killed before its server began.
+TEST_F(ForcedFolder, OfARunThatHasJustBegunIsEmptiedOfIt) {
+  folder_.Write("run/model-init.safetensors", "x");
+  ASSERT_TRUE(MarkAsRun(folder_ / "run").ok());
+  EXPECT_TRUE(Force("run").ok());
+  EXPECT_FALSE(FileExists(folder_ / "run/model-init.safetensors"));
+}
+
+// The user's own base.safetensors is not removed, so a run may begin from it.
+TEST_F(ForcedFolder, OfNoRunMayHoldWhatTheRunReads) {
+  const std::string own = folder_.Write("proj/base.safetensors", "x");
+  EXPECT_TRUE(Force("proj", {{"model.init", own}}).ok());
+  WriteBegunRun("run");
+  const std::string beside = folder_.Write("run/base.safetensors", "x");
+  EXPECT_TRUE(Force("run", {{"model.init", beside}}).ok());
+  EXPECT_TRUE(FileExists(own) && FileExists(beside));
+}
+
 TEST(InputsOf, AreWhatARunReadsWithoutItsOwnFolders) {
   Config config;
   config.run.model.seed = 3;
