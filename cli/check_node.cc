@@ -54,6 +54,9 @@ std::string NamesOf(const data::Dataset& dataset) {
   return absl::StrCat(absl::StrJoin(names, ", "), dataset.info().clients > kMost ? ", …" : "");
 }
 
+// An embedding of as many tokens needs some 100 MB while it is trained.
+constexpr int64_t kMostTokens = 1'000'000;
+
 // Gives the sample a small model for this data. Tokens are classified by their texts: what is
 // predicted, the server's file says, and each row has a label.
 absl::Status TakeSmallModel(const data::Dataset& dataset, RunPlan& sample) {
@@ -63,6 +66,12 @@ absl::Status TakeSmallModel(const data::Dataset& dataset, RunPlan& sample) {
   MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> largest,
                          data::FindForeignToken(dataset, /*known=*/1, UINT64_MAX));
   const int64_t tokens = largest.has_value() ? std::max<int64_t>(largest->token, 0) + 1 : 1;
+  if (tokens > kMostTokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the data have the token number ", tokens - 1,
+                     ", and the small model of this check knows those below ", kMostTokens,
+                     ": look at the data, or try the model of a run with --plan FILE"));
+  }
   sample.task = info.classes > 0 ? TaskKind::kClassification : TaskKind::kRegression;
   sample.model.name = "layers";
   sample.model.layers = {absl::StrCat("embedding ", tokens, " 8"), "mean",

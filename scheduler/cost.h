@@ -25,8 +25,8 @@ inline Work WorkOf(const CohortEntry& entry) {
           .state = entry.has_state};
 }
 
-// The cost of one client on a slot of one worker: a sum of non-negative terms. In seconds, once times
-// of some worker are known (InSeconds). Before that `row` is 1, and costs only rank clients.
+// The cost of one client on a slot of one worker: a sum of non-negative terms. In seconds, once
+// times of some worker are known (InSeconds). Before that `row` is 1, and costs only rank clients.
 struct Costs {
   double fixed = 0;     // per client
   double state = 0;     // for reading its state
@@ -36,7 +36,8 @@ struct Costs {
   double log_step = 0;
   double uncertainty = 1;  // standard deviation of a client's time, relative to its prediction
   bool known = false;      // this worker itself has reported times
-  // Of times of its device's other workers, or a guess from workers of other devices (GuessedCosts).
+  // Of times of its device's other workers, or a guess from workers of other devices
+  // (GuessedCosts).
   bool of_others = false;
 
   bool InSeconds() const { return known || of_others; }

@@ -45,11 +45,12 @@ class Estimator {
   // O(1). Unknown workers are ignored.
   void Observe(WorkerId worker, const CohortEntry& entry, const Timing& timing);
   // Updates the coefficients, and forgets a fraction of what was learned, for every device and for
-  // the workers that were observed in this round.
+  // the workers that were observed in this round. Those that wait for their first client get their
+  // device's coefficients.
   void EndRound();
 
-  // For a worker that has not reported times: its device's costs, as of the last round's end. If its
-  // device has none either: one a row, and not InSeconds.
+  // For a worker that has not reported times: its device's costs, as of the last round's end. If
+  // its device has none either: one a row, and not InSeconds.
   Costs CostsOf(WorkerId worker) const;
   Prediction Predict(WorkerId worker, const CohortEntry& entry) const;
 

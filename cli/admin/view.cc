@@ -25,7 +25,7 @@ absl::StatusOr<Json> Parse(const std::string& text) {
   return json;
 }
 
-// Names come from nodes: no terminal obeys them (OneLine).
+// Names come from nodes. OneLine takes control characters out of them.
 std::string Text(const Json& json, const char* key) {
   const auto it = json.find(key);
   return it != json.end() && it->is_string() ? OneLine(it->get<std::string>()) : "";

@@ -256,16 +256,19 @@ absl::Status CheckNoOthers(const std::string& folder, const std::vector<std::str
   return absl::OkStatus();
 }
 
+absl::Status WriteShard(const Opened& opened, uint64_t client, const std::string& file) {
+  MACAW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<data::Dataset> shard,
+      data::SubsetOf(*opened.dataset, {.begin = client, .end = client + 1, .central_test = false}));
+  return data::WritePrepared(*shard, file, opened.class_names);
+}
+
 // Writes the files. If one cannot be written, those that were not there before are taken away.
 absl::Status WriteShards(const Opened& opened, const std::vector<std::string>& files) {
   std::vector<std::string> added;
   for (uint64_t client = 0; client < files.size(); ++client) {
-    MACAW_ASSIGN_OR_RETURN(
-        const std::unique_ptr<data::Dataset> shard,
-        data::SubsetOf(*opened.dataset,
-                       {.begin = client, .end = client + 1, .central_test = false}));
     if (!FileExists(files[client])) added.push_back(files[client]);
-    const absl::Status status = data::WritePrepared(*shard, files[client], opened.class_names);
+    const absl::Status status = WriteShard(opened, client, files[client]);
     if (status.ok()) continue;
     std::error_code ignored;
     for (const std::string& file : added) std::filesystem::remove(file, ignored);

@@ -397,8 +397,8 @@ void AddReplay(CLI::App& app, std::function<int()>& run) {
       "With --without the metrics of both are told, beside those of a model that evaluation.unlearn "
       "has kept; 0 says that the run was done, and 1 that data or configuration are not the run's.\n"
       "Exit codes: 0 the same rounds and the same model, 1 they differ (the first round that does "
-      "is named), 2 it cannot say: bad usage, no such log, data that are not the run's, or a "
-      "simulation that failed, 5 a back end is missing, 130 interrupted.");
+      "is named), 2 it cannot say: bad usage, no such log, (without --without) data that are not "
+      "the run's, or a simulation that failed, 5 a back end is missing, 130 interrupted.");
   command->final_callback([=, &run] { run = [options] { return Replay(*options); }; });
 }
 

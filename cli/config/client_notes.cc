@@ -47,8 +47,8 @@ std::string PersonalModelsNote(const Config& config, const algorithms::Descripti
         ", but no client that trains has test rows, so "
         "these models are not evaluated",
         config.run.evaluation.clients ? " (clients_test_* will be missing or null)" : "",
-        ": set data.client_test_fraction, or give them with the data (data.test_path of LEAF files, "
-        "\"client_test\" of a partition file)");
+        ": set data.client_test_fraction, or give them with the data (data.test_path of LEAF "
+        "files, \"client_test\" of a partition file)");
   }
   if (config.run.evaluation.clients) return "";
   return absl::StrCat(name,
@@ -115,8 +115,8 @@ std::string CentralValidationNote(const algorithms::Description& rule,
                       "clients train on these rows, or data.val_fraction for rows of clients' own");
 }
 
-// Says that the common model's validation rows choose, where clients have personal models and none of
-// the columns over validation rows is of those.
+// Says that the common model's validation rows choose, where clients have personal models and none
+// of the columns over validation rows is of those.
 std::string CommonValidationNote(const RunPlan& run, const algorithms::Description& rule,
                                  const data::Dataset& dataset) {
   const uint64_t rows = dataset.info().val_examples;
@@ -212,14 +212,15 @@ std::string UnvalidatedNote(const RunPlan& run, const data::Dataset& dataset) {
       AnyHas(dataset, data::Split::kValidation)) {
     return "";
   }
-  return "evaluation.splits names validation, but no client has validation rows (clients_val_* will "
-         "be null): set data.val_fraction, or data.central_val_fraction for val_*";
+  return "evaluation.splits names validation, but no client has validation rows (clients_val_* "
+         "will be null): set data.val_fraction, or data.central_val_fraction for val_*";
 }
 
 std::string OneClassNote(const RunPlan& run, const data::DatasetInfo& data) {
   if (run.task != TaskKind::kClassification || data.classes != 1) return "";
   return "all rows have one class, 0, so a model that has learned nothing is always right: its "
-         "accuracy is 1 and its loss 0. Look at the labels; classes that no row has are data.classes";
+         "accuracy is 1 and its loss 0. Look at the labels; classes that no row has are "
+         "data.classes";
 }
 
 }  // namespace

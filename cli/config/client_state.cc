@@ -50,8 +50,8 @@ absl::Status CheckStateStore(const Config& config, Start start) {
     return absl::FailedPreconditionError(
         absl::StrCat("state.store = \"memory\" keeps the clients' states of ", name,
                      " in memory, and they end with the worker's process: such a run cannot be "
-                     "resumed. One that has its states elsewhere goes on with the state.store that "
-                     "it has"));
+                     "resumed. If the run began with another state.store, resume it with that "
+                     "one"));
   }
   if (config.node.workers.processes == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -202,7 +202,7 @@ class Walk {
   std::optional<Parting> InLostRows() const {
     if (!a_.is_run || !b_.is_run) return std::nullopt;
     std::optional<Parting> parting;
-    const std::vector<RoundRange> first = a_.RoundsWithoutRow(), second = b_.RoundsWithoutRow();
+    const std::vector<RoundSpan> first = a_.RoundsWithoutRow(), second = b_.RoundsWithoutRow();
     for (const auto& [which, lost] : {std::pair("first", &first), std::pair("second", &second)}) {
       if (lost->empty()) continue;
       const std::string what =
@@ -400,7 +400,7 @@ absl::StatusOr<DiffReport> Diff(const Trace& first, const Trace& second,
   report.parting = Walk(first, second, {}, report.models).First();
   if (options.tolerance > 0) report.beyond = Walk(first, second, options, report.models).First();
   for (const Trace* const trace : {&first, &second}) {
-    const std::vector<RoundRange> lost = trace->RoundsWithoutRow();
+    const std::vector<RoundSpan> lost = trace->RoundsWithoutRow();
     const bool said = report.parting.has_value() && report.parting->stage == Stage::kRows;
     if (!lost.empty() && !said) {
       report.notes.push_back(absl::StrCat(trace->path, "/metrics.jsonl has no row of ",

@@ -31,7 +31,6 @@ namespace fs = std::filesystem;
 namespace log = server::log;
 using Json = nlohmann::json;
 
-constexpr char kRoundColumn[] = "round";
 constexpr char kModelFiles[] = ".safetensors";
 
 // The name that a column or tensor gets. The trace keeps its own one.
@@ -366,7 +365,7 @@ uint32_t Trace::rounds() const {
   return last;
 }
 
-std::vector<RoundRange> Trace::RoundsWithoutRow() const {
+std::vector<RoundSpan> Trace::RoundsWithoutRow() const {
   if (!is_run) return {};
   const uint32_t completed = history.has_value() ? history->completed().value : 0;
   // A resumed run has the summary of its earlier session.
@@ -376,7 +375,7 @@ std::vector<RoundRange> Trace::RoundsWithoutRow() const {
     const uint32_t all = std::max(done, completed);
     last = std::max(last, end == "finished" || all == 0 ? all : all - 1);
   }
-  std::vector<RoundRange> without;
+  std::vector<RoundSpan> without;
   uint32_t before = 0;  // the last round with a row
   for (const auto& [round, row] : rows) {
     if (round > last) break;

@@ -18,6 +18,8 @@
 
 namespace macaw::cli {
 
+inline constexpr char kRoundColumn[] = "round";  // each table has it
+
 // A row of metrics: numbers by column. NaN stands for null, a number that is undefined.
 using MetricsRow = std::map<std::string, double>;
 
@@ -37,7 +39,7 @@ struct TracedPart {
 };
 
 // Rounds that follow each other, the last one included.
-struct RoundRange {
+struct RoundSpan {
   uint32_t first = 0, last = 0;
 };
 
@@ -65,7 +67,7 @@ struct Trace {
   // Rounds of a run that were done, as its log or its summary says, and have no row. A run that has
   // not finished may lack its last row, and one that is not over those after its newest one.
   // Ascending.
-  std::vector<RoundRange> RoundsWithoutRow() const;
+  std::vector<RoundSpan> RoundsWithoutRow() const;
 };
 
 // Names of columns and tensors in a trace → the names that they get.

@@ -10,8 +10,6 @@
 namespace macaw::cli {
 namespace {
 
-constexpr char kRoundName[] = "round";  // a column that each table has
-
 // The names that a trace's columns and tensors have got; those of a run stay.
 std::set<std::string> NewNames(const Trace& trace, const Renames& renames) {
   std::set<std::string> names;
@@ -49,7 +47,7 @@ absl::Status CheckRenames(const Renames& renames, const Trace& first, const Trac
             absl::StrCat(flag, trace->path, " has \"", ours, "\" already"));
       }
       const std::set<std::string> known = NewNames(*other, renames);
-      if (ours != kRoundName && !known.contains(ours))
+      if (ours != kRoundColumn && !known.contains(ours))
         return NoSuchName(absl::StrCat(flag, other->path, " has no"), ours, known);
     }
     if (is_there) continue;

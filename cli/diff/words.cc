@@ -47,11 +47,11 @@ std::string CohortText(const std::vector<server::log::Member>& a,
                       : absl::StrCat("other clients are drawn: ", text);
 }
 
-std::string RoundsText(const std::vector<RoundRange>& ranges) {
+std::string RoundsText(const std::vector<RoundSpan>& ranges) {
   constexpr size_t kMost = 4;
   std::vector<std::string> shown;
   uint64_t all = 0, more = 0;
-  for (const RoundRange& range : ranges) {
+  for (const RoundSpan& range : ranges) {
     const uint64_t count = uint64_t{range.last} - range.first + 1;
     all += count;
     if (shown.size() == kMost) {

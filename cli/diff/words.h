@@ -18,6 +18,6 @@ std::string CohortText(const std::vector<server::log::Member>& a,
                        const std::vector<server::log::Member>& b);
 
 // "round 3", "rounds 2, 4 to 6 and 9 more". Not empty.
-std::string RoundsText(const std::vector<RoundRange>& ranges);
+std::string RoundsText(const std::vector<RoundSpan>& ranges);
 
 }  // namespace macaw::cli

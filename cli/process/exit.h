@@ -54,10 +54,9 @@ enum class Endings : uint8_t { kText, kLogLine };
 
 // After this call, an exception that nobody catches, on any thread, ends the process with one line
 // "PROGRAM: error: …". The exit code is kExitFailed (LeaveOneForADifference: kExitUsage) if memory
-// or threads have run out. Any library
-// may meet these limits, so there is no other place to catch them. `program` must live until the
-// process ends. A write beyond the limit of a file's size (ulimit -f) fails as one on a full disk
-// does, and no signal ends the process.
+// or threads have run out. Any library may meet these limits, so there is no other place to catch
+// them. `program` must live until the process ends. A write beyond the limit of a file's size
+// (ulimit -f) fails as one on a full disk does, and no signal ends the process.
 void ExplainEndings(const char* program, Endings form = Endings::kText);
 
 // The first step of a program: opens /dev/null for each of standard input, output and error that is

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -53,6 +54,13 @@ absl::StatusOr<Fd> OpenLock(const std::string& folder) {
   return lock;
 }
 
+// errno of opening the lock and taking it for a moment; 0: it was free. Shared, so that those who
+// look at one moment do not take each other for the holder.
+int ErrorOfLook(const std::string& folder) {
+  const Fd lock(::open(PathOfLock(folder).c_str(), O_RDONLY | O_CLOEXEC));
+  return lock.open() && ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0 ? 0 : errno;
+}
+
 // For messages of others. On a full disk the number is left out.
 void WriteHolder(const Fd& lock) {
   const std::string holder = absl::StrCat(::getpid(), "\n");
@@ -82,16 +90,23 @@ absl::StatusOr<Fd> TryLockFolder(const std::string& folder) {
 }
 
 FolderLock LookAtLock(const std::string& folder) {
-  const Fd lock(::open(PathOfLock(folder).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!lock.open()) return errno == ENOENT ? FolderLock::kFree : FolderLock::kUnknown;
-  // Shared, so that those who look at one moment do not take each other for the holder.
-  if (::flock(lock.get(), LOCK_SH | LOCK_NB) == 0) return FolderLock::kFree;
-  return errno == EWOULDBLOCK ? FolderLock::kHeld : FolderLock::kUnknown;
+  switch (ErrorOfLook(folder)) {
+    case 0:
+    case ENOENT:
+      return FolderLock::kFree;
+    case EWOULDBLOCK:
+      return FolderLock::kHeld;
+    default:
+      return FolderLock::kUnknown;
+  }
 }
 
 absl::Status UnknownLock(const std::string& folder) {
-  return absl::UnavailableError(absl::StrCat("cannot tell whether a process works in ", folder,
-                                             ": ", PathOfLock(folder), " cannot be opened"));
+  const int error = ErrorOfLook(folder);
+  return absl::UnavailableError(absl::StrCat(
+      "cannot tell whether a process works in ", folder, ": ", PathOfLock(folder),
+      " cannot be opened or locked", error == 0 ? "" : absl::StrCat(": ", std::strerror(error)),
+      "; run this command as the run's user"));
 }
 
 absl::StatusOr<Fd> TryLockName(const std::string& path) {

@@ -25,10 +25,11 @@ enum class FolderLock : uint8_t {
   kUnknown,  // the lock file cannot be opened or locked
 };
 
-// Looks at the folder's lock without taking it. Needs to read the lock file, and not to write it.
+// Looks at the folder's lock, which it takes shared for a moment. Needs to read the lock file, and
+// not to write it.
 FolderLock LookAtLock(const std::string& folder);
 
-// The error of kUnknown.
+// The error of kUnknown: looks again, for what the system says.
 absl::Status UnknownLock(const std::string& folder);
 
 // Locks a file, which is made if it is missing, without waiting. Returns an empty Fd when another
@@ -36,7 +37,7 @@ absl::Status UnknownLock(const std::string& folder);
 absl::StatusOr<Fd> TryLockName(const std::string& path);
 
 // Locks a file without waiting. Returns an empty Fd when it is locked or missing, or cannot be
-// opened. LookAtLock tells these apart.
+// opened.
 Fd TryLockFile(const std::string& path);
 
 // Makes a file that is locked before other processes can see it.

@@ -72,7 +72,9 @@ void NameFixedSeeds(std::vector<RunResult>& runs) {
 std::string WithDigest(const std::string& setting, const std::string& digest) {
   const Json value = Json::parse(setting, nullptr, /*allow_exceptions=*/false);
   const std::string name = value.is_string() ? value.get<std::string>() : setting;
-  return Json(absl::StrCat(name, name.empty() ? "" : " ", "(", digest, ")")).dump();
+  // Digests are of a file that others wrote: a part of one may end within a character.
+  return Json(absl::StrCat(name, name.empty() ? "" : " ", "(", digest, ")"))
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void NameInputs(std::vector<RunResult>& runs) {

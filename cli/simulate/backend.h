@@ -15,8 +15,8 @@ namespace macaw::cli {
 absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
                           const algorithms::Registry& algorithms);
 
-// Whether as many workers are started as the server waits for. Nobody else can join: only those that
-// a simulation starts get a token.
+// Whether as many workers are started as the server waits for. Nobody else can join: only those
+// that a simulation starts get a token.
 absl::Status CheckWorkers(const Config& config);
 
 // Slots per worker process of a simulation on this machine (SlotsPerProcess), with the devices of

@@ -96,7 +96,8 @@ absl::Status Show(const SweepShowOptions& options) {
         break;
       case FolderLock::kUnknown:
         std::cout << "\n" << std::flush;
-        return UnknownLock(options.folder);
+        std::cerr << "note: " << UnknownLock(options.folder).message() << "\n";
+        break;
     }
   }
   return absl::OkStatus();

@@ -12,6 +12,11 @@
 namespace macaw::scheduler {
 namespace {
 
+// What a client adds to its queue's end, as if the worker's slots shared the work evenly.
+double ShareOf(const WorkerQueue& queue, const CohortEntry& entry) {
+  return queue.worker.costs.Seconds(WorkOf(entry)) / static_cast<double>(queue.worker.slots);
+}
+
 // However slow a worker is taken for that has reported no times: without a client it never will. It
 // gets the shortest client of the queue that ends last, which keeps others.
 void GiveFirst(Plan& plan, WorkerQueue& untried) {
@@ -21,6 +26,7 @@ void GiveFirst(Plan& plan, WorkerQueue& untried) {
   }
   if (last == nullptr) return;
   Append(untried, last->queue.back());
+  last->finish -= ShareOf(*last, last->queue.back());
   last->queue.pop_back();
 }
 
@@ -52,8 +58,7 @@ std::string Scene(size_t clients, std::span<const WorkerInfo> workers) {
 
 void Append(WorkerQueue& queue, const CohortEntry& entry) {
   queue.queue.push_back(entry);
-  queue.finish +=
-      queue.worker.costs.Seconds(WorkOf(entry)) / static_cast<double>(queue.worker.slots);
+  queue.finish += ShareOf(queue, entry);
 }
 
 void PlaceLongestFirst(const Cohort& cohort, Plan& plan) {

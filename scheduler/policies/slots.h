@@ -10,8 +10,8 @@ namespace macaw::scheduler {
 
 // What the policies share.
 
-// A plan with an empty queue for each worker. One about which nothing is known is taken for the mean
-// of the others (GuessedCosts), so that costs are all in seconds or all in rows.
+// A plan with an empty queue for each worker. One about which nothing is known is taken for the
+// mean of the others (GuessedCosts), so that costs are all in seconds or all in rows.
 Plan EmptyPlan(std::span<const WorkerInfo> workers, HandOut hand_out);
 // The worker (as an index) of each slot, worker by worker.
 std::vector<size_t> SlotOwners(std::span<const WorkerInfo> workers);

@@ -397,10 +397,8 @@ void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
     Answer(nodes_.Unpark(node, node.last_seen).ticket,
            fleet::LeaseReply{.next = fleet::Next::kFinished});
   }
-  effects_.orders.emplace_back(EndRun{.end = end,
-                                      .status = std::move(status),
-                                      .reason = std::move(reason),
-                                      .by_caller = operators_.stopped});
+  effects_.orders.emplace_back(
+      EndRun{end, std::move(status), std::move(reason), operators_.stopped});
 }
 
 // ---- time

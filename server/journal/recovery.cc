@@ -24,7 +24,7 @@ class Follower {
     std::visit([this](const auto& one) { On(one); }, record);
   }
 
-  // Of these phases: the attempts that were accepted or are still leased.
+  // The attempts that were accepted after the checkpoint or are still leased.
   std::vector<Attempt> Attempts() const {
     std::vector<Attempt> attempts;
     for (const auto& [place, phase] : phases) {

@@ -103,6 +103,16 @@ TEST(Alike, ListsOfFilesAreToldApartByAnyOfThem) {
   EXPECT_NE(runs[0].settings, runs[1].settings);
 }
 
+// Summaries come from others, too: eight bytes of a digest may end within a character.
+TEST(Alike, DigestsThatAreNoneAreShownAsText) {
+  std::vector<RunResult> runs = {Made("a", 1, "1", 0.5), Made("b", 1, "2", 0.6)};
+  runs[0].inputs = {{"program", "1234567ä"}};
+  runs[1].inputs = {{"program", "abcdefgä"}};
+  TellApart(runs);
+  EXPECT_EQ(nlohmann::json::parse(runs[0].settings["program"]), "(1234567\uFFFD)");
+  EXPECT_EQ(nlohmann::json::parse(runs[1].settings["program"]), "(abcdefg\uFFFD)");
+}
+
 TEST(Alike, AMetricOfADivergedRunIsThereWithoutAValue) {
   const testing_support::TemporaryFolder folder;
   folder.Write("run/summary.json",

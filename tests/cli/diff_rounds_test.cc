@@ -39,7 +39,7 @@ TEST(DiffRounds, ARunMayLackAnyNumberOfRows) {
   const std::string path = WriteHandRun(folder, "a", run);
   const auto trace = ReadTrace(path, {});
   ASSERT_TRUE(trace.ok()) << trace.status();
-  const std::vector<RoundRange> lost = trace->RoundsWithoutRow();
+  const std::vector<RoundSpan> lost = trace->RoundsWithoutRow();
   ASSERT_EQ(lost.size(), 2u);
   EXPECT_EQ(lost[0].first, 3u);
   EXPECT_EQ(lost[0].last, 3u);

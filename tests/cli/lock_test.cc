@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "testing/temporary_folder.h"
 
 namespace macaw::cli {
@@ -33,7 +36,9 @@ TEST(LookAtLock, SaysWhenNobodyCanTell) {
   const testing_support::TemporaryFolder folder;
   std::filesystem::create_symlink(".lock", folder / ".lock");  // cannot be opened, by root either
   EXPECT_EQ(LookAtLock(folder.path()), FolderLock::kUnknown);
-  EXPECT_THAT(UnknownLock(folder.path()).message(), testing::HasSubstr(folder / ".lock"));
+  EXPECT_THAT(UnknownLock(folder.path()).message(),
+              testing::HasSubstr(absl::StrCat(folder / ".lock", " cannot be opened or locked: ",
+                                              std::strerror(ELOOP), "; run this command as")));
 }
 
 }  // namespace

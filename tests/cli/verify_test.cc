@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "cli/config/inputs.h"
 #include "cli/verify/evaluated_rounds.h"
 #include "core/digest.h"
 #include "core/files.h"
@@ -122,6 +124,22 @@ TEST_F(Refusals, FilesThatMovedAreGivenAsValuesAndMatchedByTheirDigests) {
   EXPECT_THAT(with(list(there_a, folder_ / "none.py")), HasSubstr("there is no"));
   EXPECT_THAT(with("plugins=[\"" + there_a + "\"]"),
               HasSubstr("the run had 2 files, and --set names 1"));
+}
+
+// A summary has no digest of a file that could not be read: the next file's is not taken for it.
+TEST_F(Refusals, NoFileForTheDigestOfAnother) {
+  const std::string one = folder_.Write("a.so", "one"), two = folder_.Write("b.so", "two");
+  HandRun run;
+  run.config = absl::StrCat("plugins = [\"", one, "\", \"", two, "\"]\n", config_);
+  const std::string folder = WriteHandRun(folder_, "unread", run);
+  auto summary = nlohmann::json::parse(*ReadFile(folder + "/summary.json"));
+  const auto packed = [&](const std::string& stated) {
+    summary["inputs"] = {{"plugins", stated}};
+    folder_.Write("unread/summary.json", summary.dump());
+    return PackBundle({.run = folder, .out = folder_ / "unread.zip"}).status();
+  };
+  EXPECT_TRUE(packed(DigestOfInput(two)).ok()) << packed(DigestOfInput(two));
+  EXPECT_FALSE(packed(DigestOfInput(two) + DigestOfInput(one)).ok());
 }
 
 TEST_F(Refusals, DataOfAnotherDigest) {

@@ -122,6 +122,22 @@ TEST(UntriedWorkers, AreNamedWhereTheyWouldEndLast) {
               HasSubstr("worker 9, which has reported no times yet, would end last, after 50 s"));
 }
 
+// A queue ends earlier by the client that it gives away, so that the next one is another's.
+TEST(UntriedWorkers, TakeTheirClientsFromTheQueueThatStillEndsLast) {
+  const Costs slow{.row = 40, .of_others = true};
+  const std::vector<WorkerInfo> workers = {{WorkerId(1), 1, Reported(1)},
+                                           {WorkerId(2), 1, Reported(1.4)},
+                                           {kUntried, 1, slow},
+                                           {WorkerId(10), 1, slow}};
+  const auto scheduler = *MakeScheduler({.policy = "longest_first"});
+  const Plan plan = scheduler->Assign(MakeCohort(std::vector<uint64_t>(5, 100)), workers);
+  EXPECT_EQ(plan.queues[0].queue.size(), 2u);
+  EXPECT_EQ(plan.queues[1].queue.size(), 1u);
+  EXPECT_NEAR(plan.queues[0].finish, 0.2, 1e-9);
+  EXPECT_NEAR(plan.queues[1].finish, 0.14, 1e-9);
+  for (const size_t untried : {2, 3}) EXPECT_EQ(plan.queues[untried].queue.size(), 1u);
+}
+
 // Over rounds with the estimator, as in a fleet whose second kind of device joins later.
 TEST(UntriedWorkers, AreSoonPlannedByTheirOwnTimes) {
   Estimator estimator;

@@ -106,6 +106,15 @@ TEST_F(SweepTest, KilledTwiceItEndsWithTheSameTable) {
   }
   const Printed shown = RunMacaw("sweep show " + folder_ / "killed");
   EXPECT_THAT(shown.text, HasSubstr("the same command goes on"));
+  // A lock file that cannot be opened takes nothing from the table.
+  const std::string lock = folder_ / "killed/.lock";
+  std::filesystem::rename(lock, lock + ".aside");
+  std::filesystem::create_symlink(".lock", lock);
+  const Printed unknown = RunMacaw("sweep show " + folder_ / "killed");
+  EXPECT_EQ(unknown.exit, 0) << unknown.text;
+  EXPECT_THAT(unknown.text, HasSubstr("of 24 runs are over\n"));
+  EXPECT_THAT(unknown.text, HasSubstr("note: cannot tell whether a process works in"));
+  std::filesystem::rename(lock + ".aside", lock);
   const Printed last = Sweep(file, "--jobs 3 --out " + folder_ / "killed");
   ASSERT_EQ(last.exit, 0) << last.text;
   // What was done is not done again.

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -127,6 +129,35 @@ TEST(Text, ANodeWithItIsReady) {
       testing_support::RunProgram(MACAW_BIN_DIR "/macaw-worker", "check --config " + node);
   EXPECT_EQ(checked.exit, 0) << checked.text;
   EXPECT_NE(checked.text.find("ready      for runs on such data"), std::string::npos)
+      << checked.text;
+}
+
+// One token of a large number would make an embedding of 64 GiB.
+TEST(Text, ANodeWithAVeryLargeTokenIsToldOfIt) {
+  const testing_support::TemporaryFolder folder;
+  json header;
+  std::string bytes;
+  const auto add = [&](const std::string& name, const std::string& type, const json& shape,
+                       const auto& numbers) {
+    const size_t begin = bytes.size();
+    bytes.append(reinterpret_cast<const char*>(numbers.data()), std::span(numbers).size_bytes());
+    header[name] = {{"dtype", type}, {"shape", shape}, {"data_offsets", {begin, bytes.size()}}};
+  };
+  add("train_offsets", "I64", {2}, std::vector<int64_t>{0, 2});
+  add("features", "I32", {2, 2}, std::vector<int32_t>{1, INT32_MAX, 2, 3});
+  add("labels", "I32", {2}, std::vector<int32_t>{0, 1});
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t size = text.size();
+  folder.Write(
+      "rows.safetensors",
+      absl::StrCat(std::string(reinterpret_cast<const char*>(&size), sizeof(size)), text, bytes));
+  const std::string node =
+      folder.Write("node.toml", "[data]\nsource = \"prepared\"\npath = \"rows.safetensors\"\n");
+  const testing_support::Printed checked =
+      testing_support::RunProgram(MACAW_BIN_DIR "/macaw-worker", "check --config " + node);
+  EXPECT_EQ(checked.exit, 2) << checked.text;
+  EXPECT_NE(checked.text.find("the data have the token number 2147483647"), std::string::npos)
       << checked.text;
 }
 
