@@ -30,7 +30,7 @@ version=$(dpkg-deb --field "${debs[0]}" Version)
 
 # No manuals and no lists of packages in the image. The examples stay: they are the rehearsal.
 hooks=("--customize-hook=mkdir \"\$1/packages\"")
-for deb in "${debs[@]}"; do hooks+=("--customize-hook=copy-in $(readlink -f "$deb") /packages"); done
+for deb in "${debs[@]}"; do hooks+=("--customize-hook=copy-in $(printf %q "$(readlink -f "$deb")") /packages"); done
 hooks+=('--customize-hook=chroot "$1" sh -c "apt-get install --yes --no-install-recommends /packages/*.deb && rm -r /packages"')
 mmdebstrap --variant=minbase --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/macaw*' \
