@@ -47,7 +47,8 @@ def libtorch(build: Path) -> Path:
     lock_id = hashlib.sha256((ROOT / "deps.lock").read_bytes()).hexdigest()[:12]
     own = ROOT / f".deps/libtorch-{lock_id}"
     given = cached(build, "MACAW_LIBTORCH_ROOT")
-    if not given or re.search(r"/\.deps/libtorch-[0-9a-f]+$", given):
+    pinned = re.search(r"/\.deps/libtorch-[0-9a-f]+$", given)
+    if not given or (pinned and given.startswith(f"{ROOT}/.deps/libtorch-")):
         return own.resolve()
     return Path(given).resolve()
 

@@ -19,6 +19,8 @@ class Presets(Copy):
 
     def test_an_unknown_one_is_an_error(self) -> None:
         self.assertIn("MACAW_PRESET=debug", self.dev("build", code=1, MACAW_PRESET="debug"))
+        listed = self.dev("help").partition("MACAW_PRESET=")[2].split()[0]
+        self.assertEqual(set(listed.split("|")), set(presets()))
 
     def test_a_folder_keeps_its_own(self) -> None:
         self.dev("build", MACAW_BUILD="out")
@@ -39,6 +41,29 @@ class Presets(Copy):
         self.assertEqual(len(self.calls("--preset")), 2)
         said = self.dev("build", code=1, MACAW_PRESET="tsan", MACAW_BUILD="build")
         self.assertIn("MACAW_PRESET=release", said)
+
+    def test_a_folder_without_a_note_is_told_by_its_sanitizers(self) -> None:
+        self.dev("build")
+        (self.tree / "build/.preset").unlink()
+        for option, preset in (("address,undefined", "debug-asan"), ("thread", "tsan")):
+            with (self.tree / "build/CMakeCache.txt").open("w") as cache:
+                cache.write(f"MACAW_SANITIZE:STRING={option}\n")
+            said = self.dev("build", code=1)
+            self.assertIn(f"build/ was made with MACAW_PRESET={preset}, and this is", said)
+            self.dev("build", code=0, MACAW_PRESET=preset, MACAW_BUILD="build")
+            (self.tree / "build/.preset").unlink()
+
+    def test_the_command_that_is_proposed_removes_the_folder(self) -> None:
+        self.dev("build", MACAW_PRESET="tsan")
+        (self.tree / "build-tsan/.preset").write_text("release\n")
+        said = self.dev("build", code=1, MACAW_PRESET="tsan")
+        self.assertIn("MACAW_PRESET=tsan ./dev clean removes it", said)
+        cache = self.tree / "build-tsan/CMakeCache.txt"
+        cache.write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={self.folder}\n")
+        said = self.dev("build", code=1, MACAW_PRESET="tsan")
+        self.assertIn("MACAW_PRESET=tsan ./dev clean removes it", said)
+        self.dev("clean", MACAW_PRESET="tsan")
+        self.assertFalse(cache.parent.exists())
 
     def test_cuda_configures_the_release_build_once_more(self) -> None:
         for preset in ("release", "cuda", "cuda", "release"):
@@ -102,6 +127,17 @@ class OneAtATime(Copy):
     def test_one_that_a_build_starts_does_not_wait(self) -> None:
         self.dev("build", BUILDING='[ -n "${2:-}" ] && BUILDING=: ./dev build')
         self.assertEqual(len(self.calls("--build")), 2)
+
+    def test_is_locked_by_a_descriptor_that_may_write(self) -> None:
+        """As NFS needs it. The last digit of the flags is 2 where it reads and writes."""
+        write_script(self.bin / "flock", "grep -q '^flags:.*2$' /proc/self/fdinfo/9 || exit 65")
+        self.assertNotIn("cannot be locked", self.dev("build"))
+
+    def test_without_locks_it_goes_on_and_says_so(self) -> None:
+        write_script(self.bin / "flock", "exit 65")
+        said = self.dev("build")
+        self.assertIn(".deps/lock cannot be locked", said)
+        self.assertNotIn("another ./dev", said)
 
     def test_another_users_folder_is_no_hindrance(self) -> None:
         self.dev("build")

@@ -106,6 +106,13 @@ class Trials(Copy):
             (self.folder / name / "summary.json").write_text('{\n  "model_digest": "ab"\n}\n')
         self.assertIn("same", self.bash(compare, 0))
 
+    def test_a_path_in_a_hook_is_quoted_for_sh(self) -> None:
+        quoted = self.part("deploy/container/build.sh", "quoted() {", "\n")
+        for path in ("/a b/it's", "/tab\there/c\u00e9", "/plain"):
+            (self.folder / "path").write_text(path)
+            said = self.bash(quoted + 'sh -c "printf %s $(quoted "$(cat "$1/path")")"', 0)
+            self.assertEqual(said, path)
+
     def test_a_package_that_cannot_be_unpacked_is_an_error(self) -> None:
         unpack = "packages=$1\nset -o pipefail\n"
         unpack += self.part("deploy/try_packages.sh", "say() {", "unpack() {")
@@ -170,6 +177,11 @@ class Bill(Copy):
         self.loads("libown.so => /opt/own/libown.so (0x0)")
         self.assertIn("/opt/own/libown.so", self.bill(code=1))
         self.cache("MACAW_LIBTORCH_ROOT:PATH=/opt/own")
+        self.bill()
+        # A folder of another tree is no older one of this.
+        other = "/opt/other/.deps/libtorch-0123"
+        self.loads(f"libtorch_cpu.so => {other}/torch/lib/libtorch_cpu.so (0x0)")
+        self.cache(f"MACAW_LIBTORCH_ROOT:PATH={other}")
         self.bill()
 
     def test_a_library_that_is_missing_is_an_error(self) -> None:
