@@ -3,8 +3,12 @@
 # runtime libraries, which `./dev setup torch` puts beside it.
 file(SHA256 ${PROJECT_SOURCE_DIR}/deps.lock lock_digest)
 string(SUBSTRING ${lock_digest} 0 12 lock_id)
-set(MACAW_LIBTORCH_ROOT ${PROJECT_SOURCE_DIR}/.deps/libtorch-${lock_id} CACHE PATH
-    "Folder that holds the unpacked wheels (torch/, nvidia/)")
+set(MACAW_LIBTORCH_ROOT "" CACHE PATH "Folder that holds the unpacked wheels (torch/, nvidia/); empty: that of deps.lock in .deps/")
+# Not in the cache, so that a new lock is a new folder. The caches of older build folders have that of their lock.
+string(FIND "${MACAW_LIBTORCH_ROOT}" ${PROJECT_SOURCE_DIR}/.deps/libtorch- own)
+if(NOT MACAW_LIBTORCH_ROOT OR (own EQUAL 0 AND MACAW_LIBTORCH_ROOT MATCHES "/libtorch-[0-9a-f]+$"))
+  set(MACAW_LIBTORCH_ROOT ${PROJECT_SOURCE_DIR}/.deps/libtorch-${lock_id})
+endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/deps.lock)
 set(torch_root ${MACAW_LIBTORCH_ROOT}/torch)
 set(cuda_lib ${MACAW_LIBTORCH_ROOT}/nvidia/cu13/lib)

@@ -39,7 +39,7 @@ endfunction()
 # becomes a ctest test of its own. Labels: unit (fast), slow. HEADERS: precompiled ones in place of those of all tests.
 # PLAIN: sources without them, since GCC 12 warns of its own std::string there.
 function(macaw_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS;HEADERS;PLAIN;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS;HEADERS;PLAIN" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()

@@ -175,7 +175,7 @@ code=0
 for what in model_digest state_digest; do
   fleet=$(digest $what "$home/run") simulated=$(digest $what "$home/simulated")
   printf '%-12s  fleet %s\n              simulated %s\n' "$what" "${fleet:-none}" "${simulated:-none}"
-  if [[ $fleet != "$simulated" ]]; then code=1; fi
+  if [[ $fleet != "$simulated" || ($what == model_digest && -z $fleet) ]]; then code=1; fi
 done
 if [[ $code == 0 ]]; then echo same; else echo DIFFERENT; fi
 exit $code

@@ -10,14 +10,16 @@ trap 'rm -rf "$root"' EXIT
 say() { printf '\033[1m[packages]\033[0m %s\n' "$*"; }
 die() { printf '[packages] error: %s\n' "$*" >&2; exit 1; }
 
-# unpack KIND PACKAGE FOLDER: false where there is no such package.
+# unpack KIND PACKAGE FOLDER: false where there is no such package, and an error where it cannot be unpacked.
 unpack() {
-  local file
+  local file pattern=$2_*.deb
+  [ "$1" = deb ] || pattern=$2-[0-9]*.tar.xz
+  file=$(find "$packages" -name "$pattern") || die "$packages cannot be searched"
+  if [ -z "$file" ]; then say "$1: no package $2; what it is for is left out"; return 1; fi
   case $1 in
-    deb) file=$(find "$packages" -name "$2_*.deb"); [ -n "$file" ] && dpkg-deb -x "$file" "$3" && ln -sfn usr "$3/prefix" ;;
-    tar) file=$(find "$packages" -name "$2-[0-9]*.tar.xz"); [ -n "$file" ] && tar -xf "$file" -C "$3" &&
-         ln -sfn "$(ls "$3" | grep -m1 '^macaw-')" "$3/prefix" ;;
-  esac
+    deb) dpkg-deb -x "$file" "$3" && ln -sfn usr "$3/prefix" ;;
+    tar) tar -xf "$file" -C "$3" && ln -sfn "$(ls "$3" | grep -m1 '^macaw-')" "$3/prefix" ;;
+  esac || die "this package cannot be unpacked, or there are several of its name: $file"
 }
 
 # What the module and the programs load must exist, here or in the system, and nothing of it in a build folder.
@@ -66,6 +68,7 @@ try() {
     unpack deb macaw-dev "$folder" || die "there is no package macaw-dev"
     unpack deb macaw-backend-torch-dev "$folder" || return 0
   elif [ ! -e "$prefix/include/macaw/libtorch" ]; then
+    say "$kind: no headers of LibTorch; the plug-in is left out"
     return 0
   fi
   say "$kind: a plug-in with a loss of its own"

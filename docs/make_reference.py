@@ -119,9 +119,12 @@ def commands_page(programs: Programs) -> str:
             text += f"\n## {name}\n```text\n{said.rstrip()}\n```\n"
     header = (ROOT / "cli/process/exit.h").read_text()
     text += "\n## Exit codes\n| code | of |\n|---|---|\n"
-    for name, number, words in re.findall(
+    codes = re.findall(
         r"^constexpr int kExit(\w+) = (\d+);((?: *//.*\n(?: +//.*\n)*)?)", header, re.M
-    ):
+    )
+    if not codes:
+        sys.exit("make_reference.py: cli/process/exit.h has no line `constexpr int kExit… = …;`")
+    for name, number, words in codes:
         meaning = " ".join(re.sub(r"\s*//\s*", " ", words).split())
         plain = re.sub(r"(?<!^)([A-Z])", r" \1", name).lower()
         text += f"| {number} | {plain}{': ' + meaning if meaning else ''} |\n"

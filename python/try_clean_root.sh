@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries the wheel that `./dev wheel` made on a clean system without a compiler: a new root with Python alone, the wheel and
+# Tries the wheel that `./dev wheel` made on a clean system without a compiler: a new root with Python and its venv alone, the wheel and
 # NumPy's, and in it the example. Needs root, mmdebstrap, and the mirrors of the system and of PyPI.
 #   python/try_clean_root.sh [--wheel FILE] [--suite bookworm|jammy] [--root FOLDER]
 # --root keeps the root, or uses one that is there. Exit code 0: the example trained, and the commands are on the PATH.

@@ -18,6 +18,8 @@ while (($#)); do
   esac
   shift
 done
+# As sh reads it, whatever the name; printf %q writes $'...' for some, which only bash reads.
+quoted() { printf "'%s'" "$(sed "s/'/'\\\\''/g" <<<"$1")"; }
 die() { echo "build.sh: $*" >&2; exit 1; }
 [[ $(id -u) == 0 ]] || die "the image's files belong to root: run it as root"
 shopt -s nullglob
@@ -30,7 +32,7 @@ version=$(dpkg-deb --field "${debs[0]}" Version)
 
 # No manuals and no lists of packages in the image. The examples stay: they are the rehearsal.
 hooks=("--customize-hook=mkdir \"\$1/packages\"")
-for deb in "${debs[@]}"; do hooks+=("--customize-hook=copy-in $(readlink -f "$deb") /packages"); done
+for deb in "${debs[@]}"; do hooks+=("--customize-hook=copy-in $(quoted "$(readlink -f "$deb")") /packages"); done
 hooks+=('--customize-hook=chroot "$1" sh -c "apt-get install --yes --no-install-recommends /packages/*.deb && rm -r /packages"')
 mmdebstrap --variant=minbase --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/macaw*' \

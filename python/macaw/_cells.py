@@ -53,10 +53,16 @@ class _Collected:
         self._role = role
         self._imports: dict[str, None] = {}
         self._sources: dict[str, str] = {}  # by name, what a source uses first
+        self._seconds: dict[str, str] = {}  # second names of what has a source, and its first
 
     def text(self) -> str:
         head = ["from __future__ import annotations", *self._imports]
-        return "\n".join([*head, "", *self._sources.values()])
+        lines = [*head, ""]
+        for name, source in self._sources.items():
+            lines.append(source)
+            seconds = [second for second, own in self._seconds.items() if own == name]
+            lines += [f"{second} = {name}\n" for second in seconds]
+        return "\n".join(lines)
 
     def add(self, item: Any) -> None:
         name = item.__name__
@@ -82,15 +88,15 @@ class _Collected:
             self.add(value)
         elif named and beside and there:  # a second name
             self.add(value)
-            self._sources.setdefault(name, f"{name} = {own}\n")
+            self._seconds.setdefault(name, own)
         elif there and not beside and home not in MAINS:
             self._imports[f"from {home} import {own} as {name}"] = None
         elif _is_literal(value):
             self._sources.setdefault(name, f"{name} = {value!r}\n")
-        elif isinstance(value, np.generic) and _is_literal(value.item()):
+        elif _is_numpy_literal(value):
             self._imports["import numpy"] = None
-            of = f"numpy.dtype({value.dtype.name!r}).type"
-            self._sources.setdefault(name, f"{name} = {of}({value.item()!r})\n")
+            made = f"numpy.{type(value).__name__}({value.item()!r})"
+            self._sources.setdefault(name, f"{name} = {made}\n")
         else:
             raise ConfigError(
                 f"{self._role}: {user.__name__} uses {name}, a {type(value).__name__} that is "
@@ -138,6 +144,12 @@ def _is_literal(value: Any) -> bool:
     return value is None or type(value) in (bool, int, str)
 
 
+def _is_numpy_literal(value: Any) -> bool:
+    """Whether a call of the value's type makes it. Times have a unit, too."""
+    known = isinstance(value, (np.number, np.bool_, np.str_))
+    return known and not isinstance(value, np.timedelta64) and _is_literal(value.item())
+
+
 def _source_of(item: Any, role: str) -> str:
     """As inspect.getsource, which does not find the classes of a notebook's cell."""
     for code in _codes_of(item):
@@ -148,8 +160,9 @@ def _source_of(item: Any, role: str) -> str:
             continue
         if (lines := _lines_of(tree, item, code.co_firstlineno)) is not None:
             _refuse_enclosed(item, code, role)
-            chosen = text.splitlines(keepends=True)[lines[0] - 1 : lines[1]]
-            return textwrap.dedent("".join(chosen)) + "\n"
+            # As ast counts lines; splitlines also splits at form feeds and U+2028.
+            chosen = text.split("\n")[lines[0] - 1 : lines[1]]
+            return textwrap.dedent("\n".join(chosen)) + "\n\n"
     try:
         return textwrap.dedent(inspect.getsource(item)) + "\n"
     except (OSError, TypeError) as error:

@@ -135,7 +135,9 @@ def keys_of(
     def without_noise() -> dict[str, Any]:
         return {key: value for key, value in settings.items() if not key.startswith("privacy.")}
 
-    of_runs = run_seeds or [run_seed(settings, given.get("config"))]
+    of_runs = run_seeds or ()
+    if not of_runs and ("privacy.epsilon" in settings or own["normalise"] is not None):
+        of_runs = [run_seed(settings, given.get("config"))]
     promise = _privacy.add_noise(
         settings, given.get("config"), others, of_runs,
         lambda: None if models else _check_run(without_noise(), given.get("config"), folder),
@@ -233,7 +235,13 @@ def _check_run(settings: Mapping[str, Any], config: Path_ | None, folder: Path) 
 
 def run_seed(settings: Mapping[str, Any], config: Path_ | None) -> int:
     """``run.seed`` of a run with these keys, some of which may stand in a file."""
-    return int(value_of(settings, config, "run.seed") or 0)
+    seed = value_of(settings, config, "run.seed")
+    try:
+        return int(seed or 0)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"run.seed must be a whole number from 0, found {seed!r}", key="run.seed"
+        ) from error
 
 
 def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import sys
+import tokenize
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,16 @@ def _own_files(kinds: Iterable[type]) -> Iterable[Path]:
 
 
 def _text_of(file: Path) -> str:
-    """The file's text, without what it does under ``if __name__ == "__main__"`` alone."""
-    lines = file.read_text().splitlines()
-    for node in ast.parse("\n".join(lines)).body:
+    """The file's text, without what it does under ``if __name__ == "__main__"`` alone; of a file
+    that is no Python, its bytes' digest."""
+    try:
+        with tokenize.open(file) as opened:
+            text = opened.read()
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    lines = text.split("\n")  # as ast counts them; splitlines also splits at U+2028
+    for node in body:
         if isinstance(node, ast.If) and ast.unparse(node.test).startswith("__name__ =="):
             lines[node.lineno - 1 : node.end_lineno] = [""] * (
                 (node.end_lineno or node.lineno) - node.lineno + 1

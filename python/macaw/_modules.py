@@ -79,17 +79,21 @@ def _real(name: str, value: Any, otherwise: str) -> None:
 
 def refuse_odd(module: Any) -> None:
     """Refuses layers whose state a run does not keep from batch to batch."""
+    import torch
+
     for name, layer in module.named_modules():
         here = f"model: {name or 'it'} is {layer}"
         has_statistics = getattr(layer, "running_mean", None) is not None
-        if has_statistics and not hasattr(layer, "momentum"):
+        traced = isinstance(layer, torch.jit.ScriptModule) and not hasattr(layer, "momentum")
+        if has_statistics and traced:
             raise ModelError(
                 f"{here}, of a trace, which keeps the mode in which it was made: training or "
                 "evaluation would be without its running statistics; give the module itself, or "
                 "torch.jit.script(net)",
                 key="model",
             )
-        if has_statistics and layer.momentum is None:
+        # Statistics of a layer without a momentum are frozen.
+        if has_statistics and getattr(layer, "momentum", 0) is None:
             raise ModelError(
                 f"{here}: its running statistics depend on a count of batches, which a run does "
                 "not keep; use a momentum, such as momentum=0.1"

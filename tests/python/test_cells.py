@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 import macaw
 from macaw import _cells, _rule_file
 from support import TestCase
@@ -106,6 +108,39 @@ class AFile(Cells):
                 return again(x) + HALF, step.tag, Box.tag, Box().size
         """)
         self.assertEqual(self.loaded("use")(4.0), (1.5, "step", "box", [1, (2, None)]))
+
+    def test_has_second_names_in_a_cycle_behind_the_first(self) -> None:
+        self.cell("""
+            def step(x):
+                return x if x > 2 else again(x + 1)
+            again = step
+            def use(x, first=again(0)):
+                return again(x) + first
+        """)
+        self.assertEqual(self.loaded("step")(0), 3)
+        self.assertEqual(self.loaded("use")(1), 6)
+
+    def test_has_numbers_and_words_of_numpy(self) -> None:
+        self.cell("""
+            import numpy
+            WORD, FLAG, COUNT = numpy.str_("a"), numpy.bool_(True), numpy.int16(3)
+            TIME = numpy.timedelta64(5, "ns")
+            def use():
+                return WORD, FLAG, COUNT
+            def wait():
+                return TIME
+        """)
+        found = self.loaded("use")()
+        self.assertEqual(found, ("a", True, 3))
+        kinds = [type(value) for value in found]
+        self.assertEqual(kinds, [np.str_, np.bool_, np.int16])
+        with self.assertRaisesRegex(macaw.ConfigError, "wait uses TIME"):
+            self.written("wait")
+
+    def test_has_whole_lines_where_a_text_has_odd_ends_of_lines(self) -> None:
+        self.cell('WORD = "a\u2028b\x0cc\x85d"\ndef use():\n    return 5\nLAST = 1\n')
+        self.assertEqual(self.loaded("use")(), 5)
+        self.assertNotIn("LAST", self.written("use").read_text())
 
     def test_has_nothing_whose_text_does_not_make_it(self) -> None:
         self.cell("""

@@ -122,7 +122,8 @@ class Kubernetes(unittest.TestCase):
 
 # The programs of a job: the server listens until it is asked to end, or for a while.
 FAKES = {
-    "macaw": 'case $2 in init) mkdir "$4" ;; invite) echo "MACAW-$5" ;; esac',
+    "macaw": """
+case $2 in init) mkdir -p "$4"; : > "$4/authority.key" ;; invite) echo "MACAW-$5" ;; esac""",
     "macaw-server": """
 while (($#)); do case $1 in --run-dir) run=$2 ;; esac; shift; done
 mkdir -p "$run"; printf '[node]\\nserver = "x"\\n[data]\\n' > "$run/node.toml"
@@ -213,6 +214,13 @@ class Slurm(unittest.TestCase):
         said, _ = job.communicate(timeout=90)
         self.assertEqual(job.returncode, 130, said)
         self.assertIn("scontrol requeue 7", said)
+
+    def test_half_an_authority_is_made_whole(self) -> None:
+        (self.folder / "out/authority").mkdir(parents=True)
+        job = self.start("out", SERVER_SECONDS="1")
+        said, _ = job.communicate(timeout=90)
+        self.assertEqual(job.returncode, 0, said)
+        self.assertTrue((self.folder / "out/authority/authority.key").exists())
 
     def test_takes_the_folder_as_it_is(self) -> None:
         name = 'R&D |"a\\b\\n"'

@@ -45,6 +45,24 @@ class Functions(TestCase):
         other = self.loaded("c", text.replace("STEP = 1", "STEP = 2"))
         self.assertNotEqual(self.identity(other.f), first)
 
+    def test_are_of_lines_as_python_counts_them(self) -> None:
+        text = 'WORD = "a\u2028b\x85c\x1cd"\n\x0c\ndef f(model, rows, ctx):\n    return 1\n'
+        started = "if __name__ == '__main__':\n    print(1)\n    print(2)\n"
+        first = self.identity(self.loaded("a", text + started + "LAST = 1\n").f)
+        self.assertEqual(self.identity(self.loaded("b", text + "LAST = 1\n").f), first)
+        self.assertNotEqual(self.identity(self.loaded("c", text + "LAST = 2\n").f), first)
+
+    def test_are_of_files_in_any_encoding_and_of_what_is_no_python(self) -> None:
+        file = self.folder / "one.py"
+        file.write_bytes("# coding: latin-1\nWORD = 'é'\n".encode("latin-1"))
+        self.assertIn("é", _identity._text_of(file))
+        digests = set()
+        for content in (b"# coding: none\n", b"WORD = '\xff'\n", b"def f(:\n", b"a\0"):
+            file.write_bytes(content)
+            digests.add(_identity._text_of(file))
+        self.assertEqual({len(each) for each in digests}, {64})
+        self.assertEqual(len(digests), 4)
+
     def test_differ_by_name_arguments_and_role(self) -> None:
         functions = [
             own.cross_entropy, own.squares, functools.partial(own.cross_entropy, factor=2.0),

@@ -234,6 +234,20 @@ class Modules(TestCase):
             self.assertRegex(said[0], r"one branch: forward decides at test_modules.py:\d+ by")
             self.assertIn("torch.where", said[0])
 
+    def test_with_frozen_statistics_are_trained(self) -> None:
+        """As those with torchvision's FrozenBatchNorm2d, which has no momentum."""
+
+        class Frozen(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.register_buffer("running_mean", torch.ones(8))
+                self.register_buffer("running_var", torch.full((8,), 2.0))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return (x - self.running_mean) * self.running_var.rsqrt()
+
+        self.run_of(nn.Sequential(Frozen(), nn.Linear(8, 3)))
+
     def test_that_were_traced_by_hand_with_a_norm_are_told_the_way(self) -> None:
         net = nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
         trace = torch.jit.trace(net, torch.randn(4, 8), check_trace=False)

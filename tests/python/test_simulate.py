@@ -8,12 +8,15 @@ import os
 import struct
 import subprocess
 import sys
+import types
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import macaw
 from macaw import _settings
+from macaw._configuration import keys_of
 from support import SOURCE, TestCase, needs, rows
 
 
@@ -222,6 +225,24 @@ class ARun(TestCase):
         self.assertEqual(shown.stdout, "")
         self.assertIn("2/2", shown.stderr)
         self.assertIn("model", shown.stderr)
+
+
+class ASeed(TestCase):
+    def test_of_a_file_is_read_only_where_something_follows_from_it(self) -> None:
+        """Python before 3.11 cannot read the file."""
+        given = {"config": self.folder / "run.toml", "cache": self.folder}
+        with mock.patch.object(_settings, "sys", types.SimpleNamespace(version_info=(3, 10))):
+            self.assertEqual(keys_of({**given, "rounds": 4}).settings, {"run.rounds": 4})
+            with self.assertRaisesRegex(macaw.ConfigError, "before 3.11") as caught:
+                keys_of({**given, "normalise": "train"})
+        self.assertEqual(caught.exception.key, "run.seed")
+
+    def test_that_is_no_number_is_refused(self) -> None:
+        for changes in ({}, {"normalise": "train"}):
+            for seed in ("x", float("inf")):
+                with self.assertRaises(macaw.ConfigError) as caught:
+                    macaw.simulate(**self.job("run", seed=seed, **changes))
+                self.assertEqual(caught.exception.key, "run.seed")
 
 
 class Values(TestCase):
