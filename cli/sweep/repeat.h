@@ -24,8 +24,9 @@ int Repeat(const SimulateOptions& options);
 // Chooses BASE, locks its folder, and sets where the plan's runs are. If another experiment or
 // other runs have the name `wanted`, takes BASE-2, BASE-3, …; with `fixed` (the user gave the name)
 // it returns an error that says what differs. With `force` the experiment begins again in `wanted`,
-// and the runs that are there are removed, unless a file of `inputs` is among theirs. While the lock is held, another process that begins the
-// same takes the next name, or (`fixed`, `force`) gets an error.
+// and the runs that are there are removed, unless a file of `inputs` is among theirs. While the
+// lock is held, another process that begins the same takes the next name, or (`fixed`, `force`)
+// gets an error.
 absl::StatusOr<HeldSweep> OpenRepeat(const std::string& wanted, bool fixed, bool force,
                                      PreparedSweep& sweep,
                                      const std::vector<NamedInput>& inputs = {});

@@ -219,14 +219,24 @@ class Interrupted(unittest.TestCase):
             def do(self):
                 begun.append("first")
                 submitted.wait(60)
-                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-                ended.wait(60)
+                # Again and again: a signal just before the main thread waits does not wake it.
+                for _ in range(1200):
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                    if ended.wait(0.05):
+                        break
 
         class Second:
             def do(self):
                 begun.append("second")
 
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupted = []
+
+        def interrupt(*_):
+            if not interrupted:
+                interrupted.append(True)
+                raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, interrupt)
         self.addCleanup(signal.signal, signal.SIGINT, before)
         with (
             mock.patch.object(recorded.concurrent.futures, "ThreadPoolExecutor", Pool),

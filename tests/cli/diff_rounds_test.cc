@@ -20,7 +20,7 @@ DiffReport DiffOf(const std::string& a, const std::string& b) {
   return report.ok() ? *std::move(report) : DiffReport();
 }
 
-// A table may count in other steps than rounds. A loop over all numbers did not end at the last one.
+// A table may count in other steps than rounds. A loop over all numbers would never end here.
 TEST(DiffRounds, ATableMayEndWithTheLargestNumber) {
   const TemporaryFolder folder;
   const std::string a = folder.Write("a.csv", "round,loss\n1,0.5\n4294967295,0.25\n");

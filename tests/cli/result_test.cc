@@ -190,6 +190,7 @@ TEST_F(FolderTest, OfTwoThatReplaceARunAtOneMomentOneIsRefused) {
   for (int attempt = 0; attempt < 20; ++attempt) {
     ASSERT_TRUE(MakeDirectories(run).ok());
     ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
+    ASSERT_TRUE(AtomicWriteFile(run + "/run-id", "").ok());
     std::vector<absl::StatusOr<HeldFolder>> made(2);
     std::latch begin(2);
     {
@@ -219,6 +220,7 @@ TEST_F(FolderTest, AFolderInUseOrOfSomebodyElseIsRefused) {
     const auto made = MakeRunFolder(run, "exp", false);
     ASSERT_TRUE(made.ok()) << made.status();
     ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
+    ASSERT_TRUE(AtomicWriteFile(run + "/run-id", "").ok());
     EXPECT_THAT(std::string(MakeRunFolder(run, "exp", true).status().message()),
                 HasSubstr("another process"));
     EXPECT_FALSE(OpenRunFolder(run).ok());
@@ -234,7 +236,8 @@ TEST_F(FolderTest, AFolderInUseOrOfSomebodyElseIsRefused) {
 
 TEST_F(FolderTest, ForceRemovesTheFilesOfARunAndNothingElse) {
   ASSERT_TRUE(MakeDirectories(path_ + "/checkpoints").ok());
-  for (const char* name : {"/config.toml", "/metrics.jsonl", "/checkpoints/1", "/thesis.tex"}) {
+  for (const char* name :
+       {"/config.toml", "/run-id", "/metrics.jsonl", "/checkpoints/1", "/thesis.tex"}) {
     ASSERT_TRUE(AtomicWriteFile(path_ + name, "x").ok());
   }
   ASSERT_TRUE(MakeRunFolder(path_, "exp", true).ok());

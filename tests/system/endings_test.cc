@@ -52,7 +52,7 @@ TEST(Endings, WrongArgumentsAreACodeOfTwoAndALineThatNamesThem) {
       {"macaw-server --run-dir none --config none.toml --run-admin bogus",
        "--run-admin requires --standing"},
       {"macaw-server --standing none --listen 127.0.0.1:0 --state-reset 3",
-       "--run-http only: take --state-reset out"},
+       "--run-starts only: take --state-reset out"},
       {"macaw-server --standing none --listen 127.0.0.1:0 --evaluate-after 5",
        "take --evaluate-after out"},
       {"macaw-server --standing none --listen 127.0.0.1:0 --sync-state x", "take --sync-state out"},

@@ -21,7 +21,7 @@ inline void KillAfter(const Simulation& run, uint32_t round) {
 }
 
 // Two runs of these settings that were killed after this round: one that goes on from a checkpoint,
-// and one that goes on in the middle of a round. Both at once, for what takes their time are pauses.
+// and one that goes on in the middle of a round. Both at once: most of their time is pauses.
 inline std::list<Simulation> RunsKilledAfter(uint32_t round, const std::string& config,
                                              const std::vector<std::string>& settings) {
   std::list<Simulation> runs;

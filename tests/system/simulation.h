@@ -37,8 +37,8 @@ class Simulation {
   bool WaitForEvent(const std::function<bool(const nlohmann::json&)>& condition,
                     const std::string& folder = "") const;
 
-  // Blocks until a round is over that is not over at this moment (true), or the simulation has ended
-  // (false). Whoever is late goes on with the round of that moment, not with those gone by.
+  // Blocks until a round is over that is not over at this moment (true), or the simulation has
+  // ended (false). A test that is late goes on with the round of that moment.
   bool WaitForANewRound() const;
 
   // The same for a text in what it prints, so many times.
