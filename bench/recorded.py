@@ -215,8 +215,7 @@ def data_of(settings: Iterable[str]) -> list[str]:
 def is_of(run: pathlib.Path, drawn: Iterable[str], files: Mapping[pathlib.Path, str]) -> bool:
     """Whether the run in this folder has these settings. `files`: digests of those beside it.
 
-    Of a run that was cut, files count as they were before: it goes on with the program's own
-    comparison of the data.
+    A run that was cut may have other files now. The program compares its data when it goes on.
     """
     if not (run / "config.toml").exists():
         return False

@@ -281,7 +281,7 @@ struct MadeUp {
     FlatVector vector;
     double share = 0;  // these clients' part of the channel's weight; 0 where it collects
   };
-  std::function<bool(ClientId)> by;           // whose it is; empty: nobody's
+  std::function<bool(ClientId)> by;           // whether this client sends it; empty: none does
   std::map<std::string, OnChannel> channels;  // by name
 };
 
@@ -312,8 +312,8 @@ class ServerAlgorithm {
   // between two rounds where BeginsAnew holds, and once before the first round, without an effect.
   // The default is an error: the rule says that it sums, and has no such method.
   virtual absl::Status ForgetStates();
-  // What Apply would put into this aggregate beside what was summed, for whoever looks at what
-  // clients have sent. Most halves make nothing.
+  // What Apply would add to this aggregate in the name of some clients. The cosines of
+  // contributions count it. Most halves add nothing.
   virtual MadeUp MakeUp(const aggregation::Aggregate& /*aggregate*/) const { return {}; }
 };
 

@@ -169,7 +169,7 @@ class AttackedServer final : public DecoratedServer {
     }
   }
 
-  // Of MakeUp, in a channel that is summed. nullopt: there is no lie.
+  // What hostile clients send in a channel that is summed (MakeUp). nullopt: nothing.
   std::optional<MadeUp::OnChannel> LieIn(const ChannelSpec& spec,
                                          const std::vector<AggregatedChannel>& all,
                                          const AggregatedChannel& channel) const {

@@ -31,7 +31,7 @@ class Metric:
     exponent: bool = False  # as 1.2e-03
     # Whether two runs are compared by their quotient; otherwise by their difference, as scaled.
     ratio: bool = False
-    # Of `of`. Another version makes other cells: count it up where a run's number would be another.
+    # Count it up when `of` changes its numbers: the cells are others then.
     version: int = 1
 
     def words(self, name: str) -> str:

@@ -1,14 +1,25 @@
-// What --force removes, and what it leaves alone.
+// The folder of a run: who gets it, how long it is held, and what --force removes.
 #include "cli/simulate/run_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <latch>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cli/process/line_reader.h"
+#include "cli/process/lock.h"
+#include "core/child.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
 
@@ -141,6 +152,197 @@ TEST(InputsOf, AreWhatARunReadsWithoutItsOwnFolders) {
     EXPECT_THAT(input.path, Not(HasSubstr("/runs"))) << input.key;
   config.node.model_init = "zero";
   EXPECT_THAT(InputsOf(config), Not(Contains(FieldsAre("model.init", "zero"))));
+}
+
+// Who gets a folder, and how long it is held.
+class RunFolderTest : public ::testing::Test {
+ protected:
+  const testing_support::TemporaryFolder folder_;
+  const std::string path_ = folder_.path();
+};
+
+TEST_F(RunFolderTest, ANewRunGetsTheNextFreeName) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(path_);
+  const auto first = MakeRunFolder("", "exp", false);
+  const auto second = MakeRunFolder("", "exp", false);
+  const auto third = MakeRunFolder("", "exp", false);
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+  EXPECT_EQ(first->path, "runs/exp");
+  EXPECT_EQ(second->path, "runs/exp-2");
+  EXPECT_EQ(third->path, "runs/exp-3");
+}
+
+// Locks exclude each other between the descriptors of one process, too.
+TEST_F(RunFolderTest, RunsThatBeginAtOneMomentGetAFolderEach) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(path_);
+  constexpr int kRuns = 8;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    std::filesystem::remove_all("runs");
+    std::vector<absl::StatusOr<HeldFolder>> made(kRuns);
+    std::latch begin(kRuns);
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kRuns; ++i) {
+      threads.emplace_back([&, i] {
+        begin.arrive_and_wait();
+        made[i] = MakeRunFolder("", "exp", false);
+      });
+    }
+    threads.clear();
+    std::set<std::string> paths;
+    for (const auto& folder : made) {
+      ASSERT_TRUE(folder.ok()) << folder.status();
+      paths.insert(folder->path);
+    }
+    ASSERT_EQ(paths.size(), size_t{kRuns});
+    EXPECT_TRUE(paths.contains("runs/exp"));
+  }
+  std::filesystem::current_path(before);
+}
+
+TEST_F(RunFolderTest, OfTwoThatReplaceARunAtOneMomentOneIsRefused) {
+  const std::string run = path_ + "/run";
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    ASSERT_TRUE(MakeDirectories(run).ok());
+    ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
+    ASSERT_TRUE(AtomicWriteFile(run + "/run-id", "").ok());
+    std::vector<absl::StatusOr<HeldFolder>> made(2);
+    std::latch begin(2);
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < 2; ++i) {
+        threads.emplace_back([&, i] {
+          begin.arrive_and_wait();
+          made[i] = MakeRunFolder(run, "exp", true);
+        });
+      }
+    }
+    ASSERT_EQ(made[0].ok() + made[1].ok(), 1) << made[0].status() << made[1].status();
+  }
+}
+
+TEST_F(RunFolderTest, AFolderWithALockAloneIsFree) {
+  ASSERT_TRUE(AtomicWriteFile(path_ + "/.lock", "1\n").ok());  // a run that was killed at once
+  const auto made = MakeRunFolder(path_, "exp", false);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_THAT(std::string(MakeRunFolder(path_, "exp", false).status().message()),
+              testing::AnyOf(HasSubstr("not empty"), HasSubstr("another process")));
+}
+
+TEST_F(RunFolderTest, AFolderInUseOrOfSomebodyElseIsRefused) {
+  const std::string run = path_ + "/run";
+  {
+    const auto made = MakeRunFolder(run, "exp", false);
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
+    ASSERT_TRUE(AtomicWriteFile(run + "/run-id", "").ok());
+    EXPECT_THAT(std::string(MakeRunFolder(run, "exp", true).status().message()),
+                HasSubstr("another process"));
+    EXPECT_FALSE(OpenRunFolder(run).ok());
+  }
+  EXPECT_THAT(std::string(MakeRunFolder(run, "exp", false).status().message()),
+              HasSubstr("--resume goes on with it"));
+  EXPECT_TRUE(OpenRunFolder(run).ok());
+  ASSERT_TRUE(AtomicWriteFile(path_ + "/thesis.tex", "").ok());
+  EXPECT_THAT(std::string(MakeRunFolder(path_, "exp", false).status().message()),
+              HasSubstr("not empty"));
+  EXPECT_THAT(std::string(OpenRunFolder(path_).status().message()), HasSubstr("no run to resume"));
+}
+
+TEST_F(RunFolderTest, ForceRemovesTheFilesOfARunAndNothingElse) {
+  ASSERT_TRUE(MakeDirectories(path_ + "/checkpoints").ok());
+  for (const char* name :
+       {"/config.toml", "/run-id", "/metrics.jsonl", "/checkpoints/1", "/thesis.tex"}) {
+    ASSERT_TRUE(AtomicWriteFile(path_ + name, "x").ok());
+  }
+  ASSERT_TRUE(MakeRunFolder(path_, "exp", true).ok());
+  EXPECT_FALSE(FileExists(path_ + "/config.toml"));
+  EXPECT_FALSE(FileExists(path_ + "/metrics.jsonl"));
+  EXPECT_FALSE(FileExists(path_ + "/checkpoints"));
+  EXPECT_TRUE(FileExists(path_ + "/thesis.tex"));
+}
+
+TEST(SocketFolder, IsShortPrivateAndGoesAway) {
+  std::string path;
+  {
+    const auto folder = SocketFolder::Make();
+    ASSERT_TRUE(folder.ok());
+    path = std::filesystem::path(folder->socket()).parent_path().string();
+    EXPECT_LT(folder->socket().size(), 107u);
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_all);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(SocketFolder, OfAKilledProcessIsSweptByTheNextOne) {
+  PipePair pipe = *MakePipe();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto folder = SocketFolder::Make();
+    const std::string path = folder.ok() ? folder->socket() : "";
+    [[maybe_unused]] const ssize_t ignored = ::write(pipe.write.get(), path.data(), path.size());
+    ::kill(::getpid(), SIGKILL);
+  }
+  pipe.write.Close();
+  char socket[256] = "";
+  ASSERT_GT(::read(pipe.read.get(), socket, sizeof(socket) - 1), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  const std::filesystem::path left = std::filesystem::path(socket).parent_path();
+  ASSERT_TRUE(std::filesystem::exists(left));
+  const auto first = SocketFolder::Make();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_FALSE(std::filesystem::exists(left)) << "nobody holds it any more";
+  const auto second = SocketFolder::Make();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(first->socket()).parent_path()))
+      << "somebody lives there";
+}
+
+TEST_F(RunFolderTest, IsHeldUntilTheLastProcessThatHasItsLockEnds) {
+  absl::StatusOr<Fd> lock = LockFolder(path_);
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_THAT(std::string(LockFolder(path_).status().message()),
+              testing::AllOf(HasSubstr(path_), HasSubstr(absl::StrCat("pid ", ::getpid()))));
+  PipePair pipe = *MakePipe();
+  const pid_t child = ::fork();  // has a copy of it
+  if (child == 0) {
+    pipe.write.Close();
+    char byte;
+    [[maybe_unused]] const ssize_t ignored = ::read(pipe.read.get(), &byte, 1);
+    ::_exit(0);
+  }
+  lock->Close();
+  EXPECT_FALSE(LockFolder(path_).ok()) << "the child still has it";
+  pipe.write.Close();
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(LockFolder(path_).ok());
+}
+
+TEST_F(RunFolderTest, IsFreeOnceTheChildrenOfAKilledHolderHaveEnded) {
+  for (int i = 0; i < 20; ++i) {
+    PipePair ready = *MakePipe();
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+      const absl::StatusOr<Fd> lock = LockFolder(path_);
+      const pid_t parent = ::getpid();
+      if (::fork() == 0) {  // ends with its parent, by the kernel, a moment later
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(1);
+        [[maybe_unused]] const ssize_t ignored =
+            ::write(ready.write.get(), lock.ok() ? "y" : "n", 1);
+      }
+      while (true) ::pause();
+    }
+    char locked = 'n';
+    ASSERT_EQ(::read(ready.read.get(), &locked, 1), 1);
+    EXPECT_EQ(locked, 'y');
+    ::kill(holder, SIGKILL);
+    ASSERT_EQ(::waitpid(holder, nullptr, 0), holder);
+    const absl::StatusOr<Fd> lock = LockFolder(path_);
+    EXPECT_TRUE(lock.ok()) << lock.status();
+  }
 }
 
 }  // namespace
